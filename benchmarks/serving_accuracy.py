@@ -14,6 +14,7 @@ import argparse
 import csv
 import json
 import math
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -25,34 +26,22 @@ import numpy as np
 
 from benchmarks.rows import rows_of, text
 from benchmarks.scores import Score, score
+from benchmarks.serving_choice import Choice, choices_of
+from benchmarks.serving_repairs import estimated_run
 from benchmarks.serving_rows import MeasuredServing, serving_runs
-from solver.serving.cases import arrays_of
+from solver.serving.cases import arrays_of, steady_of
 from solver.serving.fitting import predicted_figures
 from solver.serving.loads import FloatArray
+from solver.serving.percentiles import first_token_at, token_at
 from solver.serving.predict import interval_spread
 from solver.serving.rates import rates_of
 
 OUT_COLUMNS: Final = ("id", "predicted_ttft_ms", "predicted_tpot_ms", "predicted_output_tok_s_per_gpu", "fits")
 FIGURES: Final = ("time per output token", "time to first token", "output throughput")
 SPREAD_NAMES: Final = ("token", "first_token", "throughput")
-LEAST_CHOICES: Final = 2
-"""Configurations of a group of which one is chosen."""
-NEAR_BEST: Final = 0.05
-LEAST_GROUP: Final = 10
-"""Rows of a group that has a line of its own in the page."""
-
-
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """Configurations of one model on one GPU kind under one load: the regret of ours in output tokens/s of a GPU.
-
-    ``near`` is the share of groups whose pick is within 5 % of the measured best.
-    """
-
-    groups: int
-    median_regret: float
-    p90_regret: float
-    near: float
+LAST: Final = 0.99
+"""The percentile that rows note."""
+_P99: Final = re.compile(r"p99 ttft ([\d.]+) ms, p99 tpot ([\d.]+) ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +70,8 @@ class Report:
     """Scores by figure and group; ``Score.group`` is the group, "all" the first."""
 
     scores: dict[str, list[Score]]
-    choices: Choices | None
-    choices_of_equal_gpus: Choices | None
+    percentiles: list[Score]
+    choices: list[Choice]
     coverage: list[Coverage]
     rejected: list[str]
     skipped: dict[str, int]
@@ -132,9 +121,9 @@ def report(tables: Sequence[Path], *, rows: bool = False) -> Report:
     found, truth = predicted(runs), measured(runs)
     errors = found.figures / truth - 1.0
     return Report(
+        percentiles=_percentiles(runs),
         scores={name: _scores(runs, errors[:, column]) for column, name in enumerate(FIGURES)},
-        choices=_choices(runs, found.figures, truth, equal_gpus=False),
-        choices_of_equal_gpus=_choices(runs, found.figures, truth, equal_gpus=True),
+        choices=choices_of(runs, found.figures, truth),
         coverage=_coverage(runs, errors),
         rejected=[run.name for run, fits in zip(runs, found.fits, strict=True) if not fits and not run.doubt],
         skipped=dict(skipped),
@@ -155,40 +144,21 @@ def _scores(runs: Sequence[MeasuredServing], errors: FloatArray) -> list[Score]:
     return [score(name, groups[name]) for name in (*first, *sorted(set(groups) - set(first))) if name in groups]
 
 
-def _choices(
-    runs: Sequence[MeasuredServing], found: FloatArray, truth: FloatArray, *, equal_gpus: bool
-) -> Choices | None:
-    """Regret of choosing the configuration of the highest predicted throughput of a GPU in each group.
-
-    Groups: rows of one model, GPU kind, engine generation, format, lengths and requests in flight, with
-    ``equal_gpus`` also of one number of GPUs (else fewer GPUs win easily).  Measured throughput is that which times
-    state, requests in flight over the time of an answer; nearly all rows have it.
-    """
-    groups: dict[tuple[object, ...], list[tuple[float, float]]] = defaultdict(list)
-    for run, prediction, figure in zip(runs, found, truth, strict=True):
-        load, case = run.case.workload, run.case
-        if run.doubt or run.mode in ("offline", "static batch"):
-            continue
-        answer = figure[1] + (load.output_tokens - 1) * figure[0]
-        tokens = case.concurrency * load.output_tokens / answer / case.configuration.gpus
-        if math.isfinite(tokens):
-            key = (case.architecture.name, case.gpu.name, load.engine.name, load.weights, load.input_tokens)
-            gpus = case.configuration.gpus if equal_gpus else 0
-            groups[(*key, load.output_tokens, case.concurrency, gpus)].append((float(prediction[2]), tokens))
-    regrets = []
-    for rows in groups.values():
-        repeats: dict[float, list[float]] = defaultdict(list)
-        for guess, value in rows:
-            repeats[round(guess, 9)].append(value)
-        if len(repeats) >= LEAST_CHOICES:
-            middle = {guess: float(np.median(values)) for guess, values in repeats.items()}
-            regrets.append(1.0 - middle[max(middle)] / max(middle.values()))
-    if not regrets:
-        return None
-    values = np.array(regrets)
-    return Choices(
-        len(values), float(np.median(values)), float(np.quantile(values, 0.9)), float((values <= NEAR_BEST).mean())
-    )
+def _percentiles(runs: Sequence[MeasuredServing]) -> list[Score]:
+    """Errors of 99th percentiles between requests, of the rows that note them."""
+    noted = [(run, found) for run in runs if not run.doubt and (found := _P99.search(text(run.row, "notes")))]
+    if not noted:
+        return []
+    cases = [run.case for run, _ in noted]
+    steady = steady_of(arrays_of(cases), rates_of([case.properties for case in cases]))
+    lines = []
+    figures = (first_token_at(steady, LAST), token_at(steady, LAST))
+    for name, column, seconds in zip(FIGURES[1::-1], (1, 2), figures, strict=True):
+        errors = [
+            1e3 * float(each) / float(found[column]) - 1.0 for each, (_, found) in zip(seconds, noted, strict=True)
+        ]
+        lines.append(score(name, errors))
+    return lines
 
 
 def _coverage(runs: Sequence[MeasuredServing], errors: FloatArray) -> list[Coverage]:
@@ -214,20 +184,34 @@ def _rows(runs: Sequence[MeasuredServing], errors: FloatArray) -> list[RowError]
 
 
 def write_predictions(tables: Sequence[Path], out: Path) -> int:
-    """Write a line for each row of ``tables``, empty where it cannot be priced; returns how many could."""
+    """Write a line for each row of ``tables``; returns how many have figures.
+
+    A row that lacks something is estimated with what is usual; standard error says what was filled in, or why a row
+    is empty.
+    """
     rows = rows_of(tables)
-    runs, _ = serving_runs(rows)
-    found = predicted(runs) if runs else None
-    lines: dict[str, tuple[str, ...]] = {}
-    if found is not None:
-        for run, (token, first, tokens), fits in zip(runs, found.figures, found.fits, strict=True):
-            lines[run.name] = (f"{1e3 * first:.6g}", f"{1e3 * token:.6g}", f"{tokens:.6g}", str(int(fits)))
+    estimates = [estimated_run(row) for row in rows]
+    runs = [run for run, _ in estimates if run is not None]
+    found = predicted(runs) if runs else Predicted(np.empty((0, 3)), np.empty(0))
+    figures = iter(zip(found.figures, found.fits, strict=True))
+    count = 0
     with out.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(OUT_COLUMNS)
-        for row in rows:
-            writer.writerow([text(row, "id"), *lines.get(text(row, "id"), ("", "", "", ""))])
-    return len(lines)
+        for row, (run, words) in zip(rows, estimates, strict=True):
+            cells = ("", "", "", "") if run is None else _cells(*next(figures))
+            count += any(cells)
+            writer.writerow([text(row, "id"), *cells])
+            if words or run is None:
+                print(f"{text(row, 'id')}: {'' if run else 'not predicted, '}{words}", file=sys.stderr)
+    return count
+
+
+def _cells(figures: FloatArray, fits: float) -> tuple[str, ...]:
+    """Milliseconds to the first token and per token, tokens/s of a GPU, whether it fits; empty where undefined."""
+    token, first, tokens = figures
+    values = (1e3 * first, 1e3 * token, tokens)
+    return (*(f"{value:.6g}" if math.isfinite(value) else "" for value in values), str(int(fits)))
 
 
 def _print(result: Report) -> None:
@@ -238,15 +222,14 @@ def _print(result: Report) -> None:
                 f"  {line.group:<40} {line.rows:6d} {line.mean_absolute:6.1%} {line.median_absolute:7.1%} "
                 f"{line.p90_absolute:6.1%} {line.bias:+7.1%}"
             )
-    for words, choices in (
-        ("choice", result.choices),
-        ("choice among equal numbers of GPUs", result.choices_of_equal_gpus),
-    ):
-        if choices is not None:
-            print(
-                f"{words}: {choices.groups} groups, regret median {choices.median_regret:.1%} 90th percentile "
-                f"{choices.p90_regret:.1%}, within 5 % of the best in {choices.near:.0%}"
-            )
+    for line in result.percentiles:
+        print(f"{line.group}: {line.rows} rows, median {line.median_absolute:.1%} mean {line.mean_absolute:.1%}")
+    for choice in result.choices:
+        print(
+            f"choice, {choice.kind}: {choice.groups} groups, regret median {choice.median_regret:.1%} "
+            f"90th percentile {choice.p90_regret:.1%}, within 5 % in {choice.near:.0%}, worse than 20 % in "
+            f"{choice.far:.0%}"
+        )
     for covered in result.coverage:
         print(
             f"interval of {covered.figure}: {covered.share:.0%} of {covered.rows} rows within (four in five meant)"

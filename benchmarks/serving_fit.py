@@ -11,11 +11,12 @@ to.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Final
 
@@ -24,14 +25,17 @@ import numpy.typing as npt
 
 from benchmarks.rows import rows_of
 from benchmarks.scores import Score, score, source_of
+from benchmarks.serving_choice import Choice, choices_of
 from benchmarks.serving_rows import MeasuredServing, serving_runs
 from solver.serving.cases import arrays_of
-from solver.serving.fitting import Measured, fit_rates, predicted_figures
+from solver.serving.fitting import FAR, NEAR, Measured, fit_rates, predicted_figures
 from solver.serving.loads import FloatArray
-from solver.serving.rates import QUANTITIES, Effects, rates_of
+from solver.serving.rates import QUANTITIES, Fitted, known_levels, rates_of
 
 OUT: Final = Path(__file__).parents[1] / "solver" / "serving" / "data" / "rates.toml"
 FIGURES: Final = ("token", "first_token", "throughput")
+CHOSEN: Final = "sweep"
+"""The groups held out with which choices are scored: the configuration itself was not measured."""
 LEAST_EFFECT: Final = 0.005
 """Smaller effects are not written."""
 INTERVAL: Final = 0.8
@@ -119,20 +123,31 @@ def problem_of(runs: Sequence[MeasuredServing]) -> Measured:
     )
 
 
-def held_out_errors(
+def fitted(measured: Measured) -> Fitted:
+    """The rates for cases like the measured ones, and for others."""
+    known = frozenset[str]().union(*(known_levels(case) for case in measured.properties))
+    return Fitted(fit_rates(measured, NEAR), fit_rates(measured, FAR), known)
+
+
+def held_out_figures(
     runs: Sequence[MeasuredServing], whole: Measured, group: Callable[[MeasuredServing], str], folds: int
 ) -> FloatArray:
-    """(n, 3) relative errors of rows that the fit did not see, nor any of their group."""
+    """(n, 3) predicted figures of rows that the fit did not see, nor any of their group."""
     fold = np.array([zlib.crc32(group(run).encode()) % folds for run in runs])
-    errors = np.full(whole.figures.shape, np.nan)
+    figures = np.full(whole.figures.shape, np.nan)
     for number in range(folds):
         out = np.flatnonzero(fold == number)
         if not len(out) or len(out) == len(runs):
             continue
-        effects = fit_rates(_rows(whole, np.flatnonzero(fold != number)))
-        left = _rows(whole, out)
-        errors[out] = predicted_figures(left.arrays, rates_of(left.properties, effects)) / left.figures - 1.0
-    return errors
+        seen = _rows(whole, np.flatnonzero(fold != number))
+        known = frozenset[str]().union(*(known_levels(case) for case in seen.properties))
+        is_near = np.array([known_levels(whole.properties[int(row)]) <= known for row in out])
+        for prior, rows in ((NEAR, out[is_near]), (FAR, out[~is_near])):
+            if len(rows):
+                left = _rows(whole, rows)
+                rates = rates_of(left.properties, fit_rates(seen, prior))
+                figures[rows] = predicted_figures(left.arrays, rates)
+    return figures
 
 
 def _rows(whole: Measured, chosen: npt.NDArray[np.intp]) -> Measured:
@@ -159,11 +174,14 @@ def scores_of(errors: FloatArray) -> dict[str, Score]:
     }
 
 
-def write_rates(effects: Effects, held_out: Mapping[str, FloatArray], out: Path) -> None:
+def write_rates(rates: Fitted, held_out: Mapping[str, FloatArray], choices: Sequence[Choice], out: Path) -> None:
     """The data file: effects by quantity and level, and what held-out rows show."""
     lines = [
         "# Fitted rates of serving: effects on the quantities of solver/serving/rates.py (log or logit scale).",
         "# Written by benchmarks.serving_fit; do not edit.",
+        "known = [",
+        *(f'  "{level}",' for level in sorted(rates.known)),
+        "]",
     ]
     for name, errors in held_out.items():
         for figure, line in scores_of(errors).items():
@@ -181,14 +199,21 @@ def write_rates(effects: Effects, held_out: Mapping[str, FloatArray], out: Path)
                 f"bias = {line.bias:.4f}",
                 f"log_spread = {spread:.4f}",
             ]
-    for name in QUANTITIES:
-        lines += ["", f"[effects.{name}]"]
-        lines += [
-            f'"{level}" = {effect:.4g}'
-            for level, effect in sorted(effects.get(name, {}).items())
-            if abs(effect) >= LEAST_EFFECT
-        ]
+    for choice in choices:
+        lines += ["", "[[choice]]", *(f"{name} = {_toml(value)}" for name, value in asdict(choice).items())]
+    for part, effects in (("near", rates.near), ("far", rates.far)):
+        for name in QUANTITIES:
+            lines += ["", f"[{part}.{name}]"]
+            lines += [
+                f'"{level}" = {effect:.4g}'
+                for level, effect in sorted(effects.get(name, {}).items())
+                if abs(effect) >= LEAST_EFFECT
+            ]
     out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _toml(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else json.dumps(value)
 
 
 def _median(values: Sequence[float | None]) -> float | None:
@@ -207,18 +232,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     runs = fitted_to(serving_runs(rows_of(options.table))[0])
     whole = problem_of(runs)
-    held_out = {}
+    held_out: dict[str, FloatArray] = {}
+    choices: list[Choice] = []
     for name, group in GROUPS.items() if options.folds > 1 else ():
-        held_out[name] = held_out_errors(runs, whole, group, options.folds)
+        figures = held_out_figures(runs, whole, group, options.folds)
+        held_out[name] = figures / whole.figures - 1.0
+        if name == CHOSEN:
+            choices = choices_of(runs, figures, whole.figures)
         for figure, line in scores_of(held_out[name]).items():
             print(
                 f"held out by {name:<15} {figure:<12} {line.rows:5d} rows  median {line.median_absolute:6.1%}  "
                 f"mean {line.mean_absolute:6.1%}  p90 {line.p90_absolute:6.1%}  bias {line.bias:+6.1%}",
                 flush=True,
             )
-    effects = fit_rates(whole)
-    write_rates(effects, held_out, options.out)
-    errors = predicted_figures(whole.arrays, rates_of(whole.properties, effects)) / whole.figures - 1.0
+    rates = fitted(whole)
+    write_rates(rates, held_out, choices, options.out)
+    errors = predicted_figures(whole.arrays, rates_of(whole.properties, rates)) / whole.figures - 1.0
     for figure, line in scores_of(errors).items():
         print(
             f"fitted rows {figure:<12} {line.rows:5d} rows  median {line.median_absolute:6.1%}  "

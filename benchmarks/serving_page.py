@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.accuracy_page import percent, table
+from benchmarks.serving_choice import Choice
+from benchmarks.serving_fit import OUT as RATES
 from solver.serving.rates import held_out_spreads
 
 if TYPE_CHECKING:
     from benchmarks.scores import Score
-    from benchmarks.serving_accuracy import Choices, Report
+    from benchmarks.serving_accuracy import Report
 
 LEAST_GROUP: Final = 10
 """Rows of a group that gets a line."""
@@ -28,8 +31,17 @@ HELD_OUT: Final = """\
 
 What a prediction is worth for something that was not measured: the rates are fitted to two thirds of the groups and
 scored on the rest, three times. A sweep is one worker shape of one model on one kind of GPU under one generation, a
-load one pair of lengths and one concurrency of a sweep. Intervals are made of the lines of sweeps and of pairs of
-engine and GPU.
+load one pair of lengths and one concurrency of a sweep. Intervals are made of the lines of sweeps, of models and
+of pairs of engine and GPU.
+"""
+PERCENTILES: Final = """\
+Predictions are of a steady load. Benchmarks of ten requests for each one in flight send the first all at once, so
+that their last percentile of the time to the first token is that burst, which is not predicted.
+"""
+CHOICE: Final = """\
+Rows of one model, GPU kind, generation, format, lengths and concurrency form a group; the loss is what the
+configuration of the best predicted figure measured, against the best measured one. Fewer GPUs win easily, so most
+lines compare equal numbers. With sweeps held out, the fit saw other configurations of the group at most.
 """
 FITTED: Final = """\
 ## All rows
@@ -43,6 +55,7 @@ def write_page(report: Report, page: Path) -> None:
     parts = [HEAD, HELD_OUT, _held_out(), FITTED]
     for figure, scores in report.scores.items():
         parts += [f"### {figure.capitalize()}\n", _scores(scores)]
+    parts += ["## 99th percentiles\n", PERCENTILES, _scores(report.percentiles)]
     parts += ["## Choice\n", _choices(report), "## Intervals\n", _coverage(report), _left(report)]
     page.write_text("\n".join(part.rstrip("\n") + "\n" for part in parts), encoding="utf-8")
 
@@ -80,21 +93,26 @@ def _scores(scores: list[Score]) -> str:
 
 
 def _choices(report: Report) -> str:
-    def words(name: str, choices: Choices | None) -> str:
-        if choices is None:
-            return ""
-        return (
-            f"- {name}: in {choices.groups} groups the configuration of the highest predicted throughput of a GPU "
-            f"loses {percent(choices.median_regret)} of the measured best in the median and "
-            f"{percent(choices.p90_regret)} at the 90th percentile; in {percent(choices.near)} it is within 5 %."
-        )
+    held_out = [Choice(**{name: each[name] for name in Choice.__slots__}) for each in _held_out_choices()]
+    lines = [
+        [
+            f"{line.kind}{words}",
+            str(line.groups),
+            percent(line.median_regret),
+            percent(line.p90_regret),
+            percent(line.near),
+            percent(line.far),
+        ]
+        for words, choices in ((", sweeps held out", held_out), ("", report.choices))
+        for line in choices
+    ]
+    head = ["chosen by", "groups", "median loss", "90th percentile", "within 5 %", "worse than 20 %"]
+    return f"{CHOICE}\n{table(head, lines)}"
 
-    head = (
-        "Rows of one model, GPU kind, generation, format, lengths and concurrency form a group; their throughput "
-        "is that which times state. Fewer GPUs win easily, so the second line compares equal numbers only.\n"
-    )
-    every, equal = report.choices, report.choices_of_equal_gpus
-    return "\n".join([head, words("Any number of GPUs", every), words("Equal numbers of GPUs", equal)])
+
+def _held_out_choices() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = tomllib.loads(RATES.read_text(encoding="utf-8")).get("choice", [])
+    return found
 
 
 def _coverage(report: Report) -> str:

@@ -110,7 +110,7 @@ def serving_runs(rows: Iterable[Row]) -> tuple[list[MeasuredServing], Counter[st
     skipped: Counter[str] = Counter()
     for row in rows:
         try:
-            kept.append(_measured(row))
+            kept.append(measured_run(row))
         except Skipped as reason:
             skipped[str(reason)] += 1
         except InvalidInput as error:
@@ -127,7 +127,8 @@ def engine_of(row: Row) -> ServingEngine:
     raise Skipped("engine unknown")
 
 
-def _measured(row: Row) -> MeasuredServing:
+def measured_run(row: Row) -> MeasuredServing:
+    """The row as a case; raises ``Skipped`` or ``InvalidInput`` where it cannot be priced as it stands."""
     assumed = Assumed()
     gpu = _gpu(row)
     architecture = model_shape(text(row, "model"), assumed)
@@ -205,7 +206,10 @@ def _gpu(row: Row) -> GpuKind:
     for part, kind in _GPUS:
         if part in name:
             return gpu_kind(kind)
-    raise Skipped("GPU kind unknown")
+    try:
+        return gpu_kind(text(row, "gpu"))
+    except InvalidInput:
+        raise Skipped("GPU kind unknown") from None
 
 
 def _lengths(row: Row, assumed: Assumed, client: str) -> tuple[int, int]:

@@ -113,7 +113,8 @@ class ServingWorkload:
     where it differs from ``weights``; ``None`` leaves attention of expert models in 16 bits under 4-bit experts, as
     published checkpoints do.  ``cache`` ``None`` is the engine's default.  ``time_to_first_token_s`` and
     ``time_per_output_token_s`` are limits, ``memory_fraction`` the share of a GPU's memory that the engine may take
-    (``None``: the engine's default).
+    (``None``: the engine's default).  ``prefix_share`` of a prompt's tokens have their keys and values in the cache
+    already, as the start of an earlier prompt.  Limits hold for means, or for ``limit_percentile`` of the requests.
     """
 
     input_tokens: int
@@ -128,6 +129,8 @@ class ServingWorkload:
     time_to_first_token_s: float | None = None
     time_per_output_token_s: float | None = None
     memory_fraction: float | None = None
+    prefix_share: float = 0.0
+    limit_percentile: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("input_tokens", "output_tokens"):
@@ -148,8 +151,17 @@ class ServingWorkload:
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise InvalidWorkload(f"workload.{name}", value, "must be a positive number of seconds")
+        self._check_shares()
+
+    def _check_shares(self) -> None:
         if self.memory_fraction is not None and not 0 < self.memory_fraction <= 1:
             raise InvalidWorkload("workload.memory_fraction", self.memory_fraction, "must lie in (0, 1]")
+        if not 0 <= self.prefix_share < 1:
+            raise InvalidWorkload("workload.prefix_share", self.prefix_share, "must lie in [0, 1)")
+        if self.limit_percentile is not None and not 0.5 <= self.limit_percentile < 1:
+            raise InvalidWorkload(
+                "workload.limit_percentile", self.limit_percentile, "must lie in [0.5, 1)", "0.9 is the 90th"
+            )
 
     def attention_format(self, architecture: Architecture) -> WeightFormat:
         """The format of the attention weights and the shared part of ``architecture``."""

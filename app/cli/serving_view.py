@@ -7,7 +7,12 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli.terminal import bullets, pairs, section
-from app.documents.serving_prediction import IntervalDocument, ServingPredictionDocument, StepDocument
+from app.documents.serving_prediction import (
+    IntervalDocument,
+    PercentilesDocument,
+    ServingPredictionDocument,
+    StepDocument,
+)
 from app.presentation.figures import count, plural
 
 PARTS = (
@@ -39,7 +44,9 @@ def _figures(found: ServingPredictionDocument) -> tuple[tuple[str, str], ...]:
     each = f"{count(found.output_tokens_per_s_per_gpu)} tokens/s"
     return (
         ("time to first token", f"{_range(found.time_to_first_token_ms)} ms"),
+        ("  of 50, 90, 99 % of the requests", _percentiles(found.time_to_first_token_percentiles_ms)),
         ("time per output token", f"{_range(found.time_per_output_token_ms)} ms"),
+        ("  of 50, 90, 99 % of the requests", _percentiles(found.time_per_output_token_percentiles_ms)),
         ("output", f"{_range(found.output_tokens_per_s)} tokens/s"),
         ("output of a GPU", f"{each}, {plural(found.gpus, 'GPU')} on {plural(len(found.nodes), 'node')}"),
         ("requests", f"{found.requests_per_s:,.3g} a second, {found.concurrency:,.4g} in flight"),
@@ -74,6 +81,10 @@ def _remarks(found: ServingPredictionDocument) -> list[str]:
     if found.queue_ms > 0:
         remarks.append(f"requests wait {found.queue_ms:,.0f} ms for a place, which the time to first token holds")
     return [*remarks, *(f"the limit {name} is missed" for name in found.missed_limits)]
+
+
+def _percentiles(found: PercentilesDocument) -> str:
+    return f"{found.p50:,.4g}, {found.p90:,.4g}, {found.p99:,.4g} ms at most"
 
 
 def _range(interval: IntervalDocument) -> str:

@@ -70,16 +70,24 @@ class ServingWorkloadDocument(Document):
         None, description="Speculative decoding; absent: none.", examples=[None]
     )
     time_to_first_token_ms: Positive | None = Field(
-        None, description="Limit on the mean time to the first token.", examples=[2000.0]
+        None, description="Limit on the time to the first token.", examples=[2000.0]
     )
     time_per_output_token_ms: Positive | None = Field(
-        None, description="Limit on the mean time per output token after the first.", examples=[30.0]
+        None, description="Limit on the time per output token after the first.", examples=[30.0]
     )
     memory_fraction: Annotated[Positive, Field(le=1)] | None = Field(
         None,
         description="Share of memory that the engine takes (gpu_memory_utilization, mem_fraction_static, "
         "free_gpu_memory_fraction); absent: its default.",
         examples=[0.9],
+    )
+    prefix_share: Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False)] = Field(
+        0.0,
+        description="Share of a prompt's tokens whose keys and values an earlier prompt left in the cache.",
+        examples=[0.0],
+    )
+    limit_percentile: Annotated[float, Field(strict=True, ge=0.5, lt=1, allow_inf_nan=False)] | None = Field(
+        None, description="Share of the requests that the limits hold for; absent: for their means.", examples=[0.9]
     )
 
     def to_workload(self) -> ServingWorkload:
@@ -98,6 +106,8 @@ class ServingWorkloadDocument(Document):
             time_to_first_token_s=_seconds(self.time_to_first_token_ms),
             time_per_output_token_s=_seconds(self.time_per_output_token_ms),
             memory_fraction=self.memory_fraction,
+            prefix_share=self.prefix_share,
+            limit_percentile=self.limit_percentile,
         )
 
 

@@ -6,6 +6,7 @@ from pydantic import BaseModel, Field
 
 from cluster_models.serving_figures import Interval, StepShares
 from cluster_models.units import GIB
+from solver.serving.percentiles import Percentiles
 from solver.serving.predict import PoolMemory, ServingPrediction
 
 MILLI = 1000.0
@@ -22,6 +23,19 @@ class IntervalDocument(BaseModel):
     def of(cls, interval: Interval, scale: float = 1.0) -> IntervalDocument:
         """``interval`` in units of 1 / ``scale``."""
         return cls(value=scale * interval.value, low=scale * interval.low, high=scale * interval.high)
+
+
+class PercentilesDocument(BaseModel):
+    """Milliseconds that half, nine in ten and 99 in 100 requests do not exceed; estimated."""
+
+    p50: float
+    p90: float
+    p99: float
+
+    @classmethod
+    def of(cls, found: Percentiles) -> PercentilesDocument:
+        """``found`` in milliseconds."""
+        return cls(p50=MILLI * found.p50_s, p90=MILLI * found.p90_s, p99=MILLI * found.p99_s)
 
 
 class StepDocument(BaseModel):
@@ -80,6 +94,8 @@ class ServingPredictionDocument(BaseModel):
     gpus: int
     time_to_first_token_ms: IntervalDocument
     time_per_output_token_ms: IntervalDocument
+    time_to_first_token_percentiles_ms: PercentilesDocument
+    time_per_output_token_percentiles_ms: PercentilesDocument
     output_tokens_per_s: IntervalDocument
     output_tokens_per_s_per_gpu: float
     requests_per_s: float
@@ -104,6 +120,8 @@ class ServingPredictionDocument(BaseModel):
             gpus=gpus,
             time_to_first_token_ms=IntervalDocument.of(found.first_token_s, MILLI),
             time_per_output_token_ms=IntervalDocument.of(found.token_s, MILLI),
+            time_to_first_token_percentiles_ms=PercentilesDocument.of(found.first_token_percentiles),
+            time_per_output_token_percentiles_ms=PercentilesDocument.of(found.token_percentiles),
             output_tokens_per_s=IntervalDocument.of(found.output_tokens_per_s),
             output_tokens_per_s_per_gpu=found.output_tokens_per_s_per_gpu,
             requests_per_s=found.requests_per_s,

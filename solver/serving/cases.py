@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from cluster_models.architecture import Architecture
-from cluster_models.gpus import GpuKind
+from cluster_models.gpus import GpuKind, Precision
 from cluster_models.serving import Pool, ServingConfiguration, ServingWorkload
 from solver.serving.loads import FloatArray, Loads, WorkerLinks, loads_of, stack
 from solver.serving.memory import WorkerMemory, worker_memory
@@ -50,6 +50,8 @@ class ServingCase:
             attention += "-windowed"
         return {
             "gpu": self.gpu.name,
+            "chip": _chip(self.gpu),
+            "model": self.architecture.name,
             "engine": engine.name,
             "family": engine.family,
             "format": workload.weights.value,
@@ -57,6 +59,16 @@ class ServingCase:
             "split": "split" if self.configuration.is_split else "",
             "client": self.client,
         }
+
+
+def _chip(gpu: GpuKind) -> str:
+    """Vendor and narrowest format of the tensor cores, which a generation of GPUs has in common."""
+    narrowest = next(
+        each
+        for each in (Precision.NVFP4, Precision.FP8, Precision.BF16, Precision.FP16, Precision.FP32)
+        if each in gpu.peak_flops
+    )
+    return f"{gpu.vendor} {narrowest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +151,7 @@ def _traffic(cases: Sequence[ServingCase], decode: Loads, memory: WorkerMemory, 
     cache = inputs * decode.cache_full_bytes + np.minimum(inputs, decode.window) * decode.cache_window_bytes
     return Traffic(
         input_tokens=inputs,
+        new_tokens=np.maximum(inputs * (1.0 - column([case.workload.prefix_share for case in cases])), 1.0),
         output_tokens=column([case.workload.output_tokens for case in cases]),
         concurrency=column([case.concurrency for case in cases]),
         chunk_tokens=column([case.workload.engine.chunk_tokens for case in cases]),

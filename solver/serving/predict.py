@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -14,7 +15,15 @@ from cluster_models.serving import Pool, check_serving
 from cluster_models.serving_figures import Interval, StepShares
 from solver.serving.cases import Arrays, ServingCase, arrays_of, steady_of
 from solver.serving.memory import WorkerMemory
-from solver.serving.rates import Effects, Rates, held_out_spreads, rates_of, shipped_effects
+from solver.serving.percentiles import (
+    Percentiles,
+    first_token_at,
+    first_token_percentiles,
+    token_at,
+    token_percentiles,
+)
+from solver.serving.rates import Effects, Fitted, Rates, held_out_spreads, known_levels, rates_of, shipped_rates
+from solver.serving.simulation import Answered, Request, simulate_trace
 from solver.serving.steady_state import Steady, open_state
 from solver.serving.steps import StepTime
 
@@ -42,7 +51,8 @@ class ServingPrediction:
     ``concurrency`` requests are in flight, of which ``decoding`` decode in each worker; ``queue_s`` is the part of
     the time to the first token that a request waits because caches or the engine's limit are full.
     ``most_requests`` are those that the deployment holds at once.  ``missed_limits`` names limits of the workload
-    that are not met.
+    that are not met, by the mean or by the percentile that the workload states; ``*_percentiles`` are those between
+    requests.
     """
 
     fits: bool
@@ -60,9 +70,11 @@ class ServingPrediction:
     decode: StepShares
     measured_engine: bool
     missed_limits: tuple[str, ...]
+    first_token_percentiles: Percentiles
+    token_percentiles: Percentiles
 
 
-def predict_serving(case: ServingCase, effects: Effects | None = None) -> ServingPrediction:
+def predict_serving(case: ServingCase, effects: Effects | Fitted | None = None) -> ServingPrediction:
     """The prediction of ``case``.
 
     Raises ``InvalidWorkload`` or ``InvalidConfiguration`` where model, engine and degrees do not go together, and
@@ -75,22 +87,30 @@ def predict_serving(case: ServingCase, effects: Effects | None = None) -> Servin
     rate = float(steady.requests_per_s[0])
     output = rate * case.workload.output_tokens
     stay = float(steady.first_token_s[0] + (case.workload.output_tokens - 1) * steady.token_s[0])
-    known = _is_measured(case, shipped_effects() if effects is None else effects)
-    first = _interval(float(steady.first_token_s[0]), "first_token", known=known)
-    token = _interval(float(steady.token_s[0]), "token", known=known)
+    first = _interval(case, float(steady.first_token_s[0]), "first_token")
+    token = _interval(case, float(steady.token_s[0]), "token")
     pools = case.configuration.pools
     memories = (arrays.decode_memory,) if len(pools) == 1 else (arrays.prefill_memory, arrays.decode_memory)
     roles = ("prefill and decode",) if len(pools) == 1 else ("prefill", "decode")
     workload = case.workload
+    share = workload.limit_percentile
     limits = (
-        ("time_to_first_token_s", workload.time_to_first_token_s, first.value),
-        ("time_per_output_token_s", workload.time_per_output_token_s, token.value),
+        (
+            "time_to_first_token_s",
+            workload.time_to_first_token_s,
+            first.value if share is None else float(first_token_at(steady, share)[0]),
+        ),
+        (
+            "time_per_output_token_s",
+            workload.time_per_output_token_s,
+            token.value if share is None else float(token_at(steady, share)[0]),
+        ),
     )
     return ServingPrediction(
         fits=bool(arrays.fits[0]),
         first_token_s=first,
         token_s=token,
-        output_tokens_per_s=_interval(output, "throughput", known=known),
+        output_tokens_per_s=_interval(case, output, "throughput"),
         output_tokens_per_s_per_gpu=output / case.configuration.gpus,
         requests_per_s=rate,
         concurrency=float(arrays.traffic.concurrency[0]) if arrivals is None else rate * stay,
@@ -102,9 +122,22 @@ def predict_serving(case: ServingCase, effects: Effects | None = None) -> Servin
         ),
         prefill=_shares(steady.prefill),
         decode=_shares(steady.decode),
-        measured_engine=known,
+        measured_engine=_is_measured(case),
         missed_limits=tuple(name for name, limit, value in limits if limit is not None and value > limit),
+        first_token_percentiles=first_token_percentiles(steady),
+        token_percentiles=token_percentiles(steady),
     )
+
+
+def predict_trace(
+    case: ServingCase, requests: Sequence[Request], effects: Effects | Fitted | None = None
+) -> Answered:
+    """Times of every request of a trace of arrivals, simulated step by step.
+
+    Raises as ``predict_serving`` and ``simulate_trace`` do.
+    """
+    check_serving(case.architecture, case.workload, case.configuration)
+    return simulate_trace(arrays_of([case]), rates_of([case.properties], effects), requests)
 
 
 def _under_arrivals(rate: float, arrays: Arrays, rates: Rates) -> Steady:
@@ -128,23 +161,26 @@ def _under_arrivals(rate: float, arrays: Arrays, rates: Rates) -> Steady:
     )
 
 
-def _is_measured(case: ServingCase, effects: Effects) -> bool:
+def _is_measured(case: ServingCase) -> bool:
     """Whether runs of this engine generation on this kind of GPU are among those that the rates were fitted to."""
-    level = f"engine@gpu:{case.properties['engine']}@{case.properties['gpu']}"
-    return any(level in own for own in effects.values())
+    properties = case.properties
+    return f"engine@gpu:{properties['engine']}@{properties['gpu']}" in shipped_rates().known
+
+
+def _evidence(case: ServingCase) -> str:
+    """The groups held out whose errors are like those of ``case``."""
+    if not _is_measured(case):
+        return "engine and GPU"
+    return "sweep" if known_levels(case.properties) <= shipped_rates().known else "model"
 
 
 def interval_spread(case: ServingCase, figure: str) -> float:
     """|log(predicted / measured)| within which four rows in five like ``case`` lie, of ``figure``."""
-    return _spread(figure, known=_is_measured(case, shipped_effects()))
+    return _spreads()[(_evidence(case), figure)]
 
 
-def _spread(figure: str, *, known: bool) -> float:
-    return _spreads()[("sweep" if known else "engine and GPU", figure)]
-
-
-def _interval(value: float, figure: str, *, known: bool) -> Interval:
-    spread = _spread(figure, known=known)
+def _interval(case: ServingCase, value: float, figure: str) -> Interval:
+    spread = interval_spread(case, figure)
     return Interval(value, value * math.exp(-spread), value * math.exp(spread))
 
 

@@ -24,6 +24,13 @@ from solver.serving.loads import FloatArray
 
 COMMON: Final = "all"
 """The level that every case has."""
+HARDWARE: Final = ("chip", "gpu")
+"""Properties from the general to the particular, so that what is unseen has what its relatives share."""
+SOFTWARE: Final = ("family", "engine")
+PAIR: Final = (*HARDWARE, *SOFTWARE, "family@chip", "engine@gpu")
+PRODUCT: Final = (*PAIR, "format", "format@chip", "family@format", "engine@format", "format@gpu", "model")
+ATTENTION: Final = (*HARDWARE, *SOFTWARE, "attention", "family@attention", "attention@chip", "model")
+OF_MODEL: Final = ("model", "model@family", "model@engine", "model@gpu", "model@engine@gpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,65 +53,72 @@ QUANTITIES: Final[Mapping[str, Quantity]] = MappingProxyType(
     {
         "memory_share": Quantity(
             0.75,
-            ("gpu", "engine", "engine@gpu", "format", "format@gpu"),
+            PRODUCT,
             "share of memory bandwidth that products of few rows reach; 0.7 to 0.9 (arXiv 2402.16363, section 3)",
             is_share=True,
         ),
         "expert_memory_share": Quantity(
             0.6,
-            ("gpu", "engine", "engine@gpu", "format", "format@gpu"),
+            PRODUCT,
             "the same of grouped products, an expert a group",
             is_share=True,
         ),
         "compute_share": Quantity(
             0.6,
-            ("gpu", "engine", "engine@gpu", "format", "format@gpu"),
+            PRODUCT,
             "share of the dense peak of the format (measured_bf16_tflops over bf16_tflops of data/gpu_kinds.toml)",
             is_share=True,
         ),
         "expert_compute_share": Quantity(
             0.4,
-            ("gpu", "engine", "engine@gpu", "format", "format@gpu", "engine@format"),
+            PRODUCT,
             "the same of grouped products",
             is_share=True,
         ),
         "cache_share": Quantity(
             0.6,
-            ("gpu", "engine", "attention", "engine@attention"),
+            ATTENTION,
             "share of the memory bandwidth of decode attention (FlashDecoding)",
             is_share=True,
         ),
         "attention_share": Quantity(
             0.4,
-            ("gpu", "engine", "attention", "engine@attention"),
+            ATTENTION,
             "share of the 16-bit peak of prefill attention (FlashAttention-3, arXiv 2407.08608: 0.75 at best)",
             is_share=True,
         ),
         "link_share": Quantity(
-            0.6, ("gpu", "engine"), "share of nominal link bandwidth of collectives (docs/links.md)", is_share=True
+            0.6,
+            (*HARDWARE, *SOFTWARE),
+            "share of nominal link bandwidth of collectives (docs/links.md)",
+            is_share=True,
         ),
         "collective_s": Quantity(
             6e-6,
-            ("gpu", "engine", "engine@gpu"),
+            PAIR,
             "latency of a collective among two GPUs; one-shot all-reduce kernels take 5 to 10 us",
         ),
         "layer_s": Quantity(
             20e-6,
-            ("gpu", "engine", "engine@gpu", "attention", "engine@attention"),
+            (*PAIR, "attention", "engine@attention", "model"),
             "kernels of a layer that no bandwidth explains: about 10 launches of 2 us in a CUDA graph",
         ),
         "sparse_layer_s": Quantity(
             20e-6,
-            ("gpu", "engine", "format", "engine@format"),
+            (*PAIR, "format", "engine@format", "model"),
             "routing, permutation and grouped launches of a layer with experts",
         ),
-        "step_s": Quantity(0.8e-3, ("engine", "gpu"), "scheduler, sampling and host work of a step", spread=1.0),
-        "sequence_s": Quantity(
-            4e-6, ("engine", "gpu"), "host work of a step for each of its sequences", spread=1.0
+        "prefill_layer_s": Quantity(
+            40e-6,
+            (*PAIR, "attention"),
+            "launches of a layer in a step with prompts, which no CUDA graph covers: about 15 launches of 5 us, "
+            "some of them hidden behind their kernels",
         ),
+        "step_s": Quantity(0.8e-3, PAIR, "scheduler, sampling and host work of a step", spread=1.0),
+        "sequence_s": Quantity(4e-6, PAIR, "host work of a step for each of its sequences", spread=1.0),
         "request_s": Quantity(
             15e-3,
-            ("engine", "gpu", "split"),
+            (*PAIR, "split"),
             "tokenisation, queues and the first step of a request",
             level_spread=0.3,
         ),
@@ -133,9 +147,21 @@ QUANTITIES: Final[Mapping[str, Quantity]] = MappingProxyType(
         "imbalance": Quantity(
             0.3, ("engine",), "excess load of the busiest expert rank at many tokens (docs/experts.md)", spread=0.7
         ),
+        "decode_factor": Quantity(
+            1.0,
+            OF_MODEL,
+            "decode steps of a model over those of its shape: fusions and tile sizes tuned for it, or not yet",
+            level_spread=0.2,
+        ),
+        "prefill_factor": Quantity(
+            1.0,
+            OF_MODEL,
+            "the same of prefill",
+            level_spread=0.2,
+        ),
         "hand_over_s": Quantity(
             50e-3,
-            ("engine", "gpu"),
+            PAIR,
             "steps of routers and caches between prefill and decode workers",
             spread=1.0,
             level_spread=0.3,
@@ -158,6 +184,7 @@ class Rates:
     collective_s: FloatArray
     layer_s: FloatArray
     sparse_layer_s: FloatArray
+    prefill_layer_s: FloatArray
     step_s: FloatArray
     sequence_s: FloatArray
     request_s: FloatArray
@@ -165,13 +192,15 @@ class Rates:
     bunching: FloatArray
     interference: FloatArray
     imbalance: FloatArray
+    decode_factor: FloatArray
+    prefill_factor: FloatArray
     hand_over_s: FloatArray
 
 
 Effects = Mapping[str, Mapping[str, float]]
 """By quantity: the effect of each level, as ``level_names`` writes it."""
 Properties = Mapping[str, str]
-"""Properties of a case: gpu, engine, family, format, attention, split, client."""
+"""Properties of a case: gpu, chip, engine, family, model, format, attention, split, client."""
 
 
 def level_names(quantity: Quantity, properties: Properties) -> tuple[str, ...]:
@@ -194,13 +223,39 @@ def value_of(quantity: Quantity, effect: FloatArray) -> FloatArray:
     return np.asarray(quantity.prior * np.exp(effect))
 
 
-def rates_of(cases: Sequence[Properties], effects: Effects | None = None) -> Rates:
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Effects of cases like the measured ones (``near``) and of others (``far``).
+
+    Others are those of an unseen model, or of an engine generation on a kind of GPU that it was not measured on:
+    fitted with tighter priors, which extrapolate better.  ``known`` are the measured levels of these properties.
+    """
+
+    near: Effects
+    far: Effects
+    known: frozenset[str]
+
+    def effects_of(self, case: Properties) -> Effects:
+        """The effects that ``case`` is priced with."""
+        return self.near if known_levels(case) <= self.known else self.far
+
+
+def known_levels(case: Properties) -> frozenset[str]:
+    """The levels of ``case`` that make it like a measured one."""
+    return frozenset((f"model:{case.get('model')}", f"engine@gpu:{case.get('engine')}@{case.get('gpu')}"))
+
+
+def rates_of(cases: Sequence[Properties], effects: Effects | Fitted | None = None) -> Rates:
     """Rates of ``cases`` with ``effects`` (default: those shipped)."""
-    known = shipped_effects() if effects is None else effects
+    given = shipped_rates() if effects is None else effects
+    own = [given.effects_of(case) if isinstance(given, Fitted) else given for case in cases]
     found = {}
     for field in fields(Rates):
-        quantity, own = QUANTITIES[field.name], known.get(field.name, {})
-        sums = [sum(own.get(level, 0.0) for level in level_names(quantity, case)) for case in cases]
+        quantity = QUANTITIES[field.name]
+        sums = [
+            sum(known.get(field.name, {}).get(level, 0.0) for level in level_names(quantity, case))
+            for known, case in zip(own, cases, strict=True)
+        ]
         found[field.name] = value_of(quantity, np.array(sums))
     return Rates(**found)
 
@@ -224,9 +279,10 @@ class HeldOut:
 
 
 @cache
-def shipped_effects() -> Effects:
+def shipped_rates() -> Fitted:
     """The effects of ``data/rates.toml``."""
-    return MappingProxyType(_shipped().get("effects", {}))
+    shipped = _shipped()
+    return Fitted(shipped["near"], shipped["far"], frozenset(shipped["known"]))
 
 
 @cache

@@ -26,6 +26,8 @@ ROUNDS: Final = 10
 """Rounds of the fixed point, which halves its error in each."""
 OPEN_ROUNDS: Final = 60
 """The same with random arrivals, where a loaded worker is slow to settle."""
+MORE: Final = 1.1
+"""Sequences of a slightly larger batch, to see how steps grow with them."""
 BUSIEST: Final = 0.98
 """Share of the time that a worker may be busy with prompts; above it queues have no length worth the name."""
 
@@ -35,10 +37,12 @@ class Traffic:
     """Requests of each case, shape (n,): ``concurrency`` in flight in the whole deployment.
 
     ``most_sequences``: the most that decode at once in one worker, by memory and by the engine's limit;
-    ``drafts`` and ``yields``: drafted tokens and mean tokens of a step (1 without speculation).
+    ``drafts`` and ``yields``: drafted tokens and mean tokens of a step (1 without speculation).  ``new_tokens`` of
+    a prompt are prefilled, the keys and values of the others being cached already.
     """
 
     input_tokens: FloatArray
+    new_tokens: FloatArray
     output_tokens: FloatArray
     concurrency: FloatArray
     chunk_tokens: FloatArray
@@ -53,7 +57,12 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """The steady state, each of shape (n,); ``requests_per_s`` of the whole deployment."""
+    """The steady state, each of shape (n,); ``requests_per_s`` of the whole deployment.
+
+    First tokens come ``first_base_s`` after a request at least; a share ``wait_share`` of the requests waits
+    longer, by exponentially distributed seconds of mean ``wait_scale_s``.  ``token_deviation_s`` is the standard
+    deviation of the time per output token between requests.
+    """
 
     first_token_s: FloatArray
     token_s: FloatArray
@@ -62,6 +71,10 @@ class Steady:
     queue_s: FloatArray
     prefill: StepTime
     decode: StepTime
+    first_base_s: FloatArray
+    wait_share: FloatArray
+    wait_scale_s: FloatArray
+    token_deviation_s: FloatArray
 
 
 def steady_state(decode_loads: Loads, prefill_loads: Loads, rates: Rates, traffic: Traffic) -> Steady:
@@ -69,7 +82,7 @@ def steady_state(decode_loads: Loads, prefill_loads: Loads, rates: Rates, traffi
     split = traffic.split > 0
     outputs = np.maximum(traffic.output_tokens - 1.0, 0.0)
     context = traffic.input_tokens + traffic.output_tokens / 2.0
-    chunks = np.maximum(1.0, np.ceil(traffic.input_tokens / traffic.chunk_tokens))
+    chunks = np.maximum(1.0, np.ceil(traffic.new_tokens / traffic.chunk_tokens))
     most = traffic.most_sequences * traffic.decode_workers
     running = np.minimum(traffic.concurrency, most)
     per_worker = running / traffic.decode_workers
@@ -78,11 +91,13 @@ def steady_state(decode_loads: Loads, prefill_loads: Loads, rates: Rates, traffi
     busy = np.zeros_like(running)
     decoding = per_worker
     wait = duration = np.ones_like(running)
+    prompts = np.ones_like(running)
+    room = np.maximum(traffic.chunk_tokens / traffic.new_tokens, 1.0)
     for _ in range(ROUNDS):
         ranks = 1.0 + (prefill_loads.attention_data - 1.0) * busy
-        prefill = prefill_step(prefill_loads, rates, traffic.input_tokens, ranks, chunks)
+        prefill = _prefill(prefill_loads, rates, traffic, ranks, chunks, prompts)
         prompt = prefill.total_s
-        service = prompt / (ranks * prefill_loads.pipeline)
+        service = prompt / (prompts * ranks * prefill_loads.pipeline)
         decode = decode_step(decode_loads, rates, decoding, context, traffic.drafts)
         plain = outputs * decode.total_s / traffic.yields
         period = wait + duration
@@ -98,8 +113,15 @@ def steady_state(decode_loads: Loads, prefill_loads: Loads, rates: Rates, traffi
         period = np.maximum(wait + duration, prefill_share * service)
         busy = np.minimum(prefill_share * service / period, 1.0)
         decoding = np.maximum(per_worker * duration / period, 1.0)
+        between = prompt + np.where(split, 0.0, decode.total_s)
+        arriving = prefill_share / period * between / ranks
+        prompts = 0.5 * prompts + 0.5 * np.clip(arriving, 1.0, room)
     rate = running / np.maximum(wait + duration, prefill_share * service)
     queued = (traffic.concurrency - running) / rate
+    base = prompt + rates.request_s + np.where(split, traffic.transfer_s + rates.hand_over_s, 0.0)
+    # each of the others starts a prompt during an answer with the probability that it takes of a period
+    chance = np.clip(duration / (wait + duration), 0.0, 1.0)
+    disturbed = np.where(split, 0.0, rates.interference * service * np.sqrt(others * chance * (1.0 - chance)))
     return Steady(
         first_token_s=wait + queued,
         token_s=duration / np.maximum(outputs, 1.0),
@@ -108,6 +130,10 @@ def steady_state(decode_loads: Loads, prefill_loads: Loads, rates: Rates, traffi
         queue_s=queued,
         prefill=prefill,
         decode=decode,
+        first_base_s=np.minimum(base, wait) + queued,
+        wait_share=np.ones_like(wait),
+        wait_scale_s=np.maximum(wait - base, 0.0),
+        token_deviation_s=disturbed / np.maximum(outputs, 1.0),
     )
 
 
@@ -116,39 +142,78 @@ def open_state(
 ) -> Steady:
     """Latencies under random arrivals at ``requests_per_s`` (n,) instead of a number of requests in flight.
 
-    Prompts wait as in M/D/1, u s / (2 (1 - u)) at a share u of the time that prefill is busy (Pollaczek-Khinchine;
-    so DistServe, arXiv 2401.09670, section 3.1), and b = rate x D sequences decode (Little's law).  ``queue_s`` is
-    infinite where prefill or decoding cannot keep up.
+    A step that prefills also decodes, so that each of its p prompts holds up the next ones by S = s + t_decode / p.
+    They wait as in M/D/1, u S / (2 (1 - u)) at u = arrivals x S (Pollaczek-Khinchine; so DistServe, arXiv
+    2401.09670, section 3.1), and for half of the decode step that runs when they come (queues with vacations,
+    Fuhrmann & Cooper 1985).  b = rate x D sequences decode (Little's law).  ``queue_s`` is infinite where prefill
+    or decoding cannot keep up.
     """
     split = traffic.split > 0
     outputs = np.maximum(traffic.output_tokens - 1.0, 0.0)
     context = traffic.input_tokens + traffic.output_tokens / 2.0
-    chunks = np.maximum(1.0, np.ceil(traffic.input_tokens / traffic.chunk_tokens))
-    prompts, answers = requests_per_s / traffic.prefill_workers, requests_per_s / traffic.decode_workers
-    busy, decoding = np.zeros_like(requests_per_s), np.ones_like(requests_per_s)
+    chunks = np.maximum(1.0, np.ceil(traffic.new_tokens / traffic.chunk_tokens))
+    room = np.maximum(traffic.chunk_tokens / traffic.new_tokens, 1.0)
+    arrivals, answers = requests_per_s / traffic.prefill_workers, requests_per_s / traffic.decode_workers
+    busy, decoding, prompts = np.zeros_like(arrivals), np.ones_like(arrivals), np.ones_like(arrivals)
     for _ in range(OPEN_ROUNDS):
         ranks = 1.0 + (prefill_loads.attention_data - 1.0) * busy
-        prefill = prefill_step(prefill_loads, rates, traffic.input_tokens, ranks, chunks)
-        service = prefill.total_s / (ranks * prefill_loads.pipeline)
-        busy = 0.5 * (busy + np.minimum(prompts * service, 1.0))
+        prefill = _prefill(prefill_loads, rates, traffic, ranks, chunks, prompts)
+        service = prefill.total_s / (prompts * ranks * prefill_loads.pipeline)
         decode = decode_step(decode_loads, rates, decoding, context, traffic.drafts)
+        mixed = np.where(split, 0.0, decode.total_s)
+        busy = 0.5 * (busy + np.minimum(arrivals * service, 1.0))
+        prompts = 0.5 * (prompts + np.clip(arrivals * (prefill.total_s + mixed) / ranks, 1.0, room))
         left = 1.0 - np.where(split, 0.0, rates.interference * service * answers)
         duration = outputs * decode.total_s / traffic.yields / np.maximum(left, 1.0 - BUSIEST)
         wanted = answers * duration
         decoding = 0.5 * (decoding + np.clip(wanted, 1.0, traffic.most_sequences))
     keeps_up = (busy < BUSIEST) & (left > 1.0 - BUSIEST) & (wanted < traffic.most_sequences)
-    waiting = 0.5 * busy * service / np.maximum(1.0 - busy, 1.0 - BUSIEST)
-    first = prefill.total_s + waiting + rates.request_s
-    first = first + np.where(split, traffic.transfer_s + rates.hand_over_s, 0.5 * decode.total_s)
+    held = service + mixed / (prompts * ranks)
+    share = np.minimum(arrivals * held, BUSIEST)
+    scale = 0.5 * held / (1.0 - share)
+    base = prefill.total_s + 1.5 * mixed + rates.request_s
+    base = base + np.where(split, traffic.transfer_s + rates.hand_over_s, 0.0)
+    more = decode_step(decode_loads, rates, MORE * decoding, context, traffic.drafts).total_s
     return Steady(
-        first_token_s=first,
+        first_token_s=base + share * scale,
         token_s=duration / np.maximum(outputs, 1.0),
         requests_per_s=requests_per_s,
         decoding=decoding,
         queue_s=np.where(keeps_up, 0.0, np.inf),
         prefill=prefill,
         decode=decode,
+        first_base_s=base,
+        wait_share=share,
+        wait_scale_s=scale,
+        token_deviation_s=_open_deviation(
+            np.where(split, 0.0, rates.interference * service),
+            (more - decode.total_s) / ((MORE - 1.0) * decoding) / traffic.yields,
+            wanted,
+            outputs,
+            left,
+        ),
     )
+
+
+def _open_deviation(
+    disturbance: FloatArray, growth: FloatArray, answers: FloatArray, outputs: FloatArray, left: FloatArray
+) -> FloatArray:
+    """Standard deviation of the time per output token between requests under random arrivals.
+
+    A request that arrives during an answer of D seconds delays it by ``disturbance``, and decodes beside it for as
+    long as both last, as does one that came up to D before; either makes steps longer by ``growth`` seconds.  Of n
+    expected ``answers`` at once, Campbell's theorem gives the variance n (a^2 + a g + 2 g^2 / 3), a being the
+    delay over the tokens of an answer.
+    """
+    delay = disturbance / np.maximum(outputs, 1.0)
+    variance = answers * (delay**2 + delay * growth + 2.0 / 3.0 * growth**2)
+    return np.asarray(np.sqrt(variance) / np.maximum(left, 1.0 - BUSIEST))
+
+
+def _prefill(
+    loads: Loads, rates: Rates, traffic: Traffic, ranks: FloatArray, chunks: FloatArray, prompts: FloatArray
+) -> StepTime:
+    return prefill_step(loads, rates, traffic.new_tokens, ranks, chunks, prompts, traffic.input_tokens)
 
 
 def _closed_queue(service: FloatArray, customers: FloatArray, elsewhere: FloatArray) -> FloatArray:

@@ -51,22 +51,60 @@ def decode_step(
         cache / (loads.memory_bytes_per_s * rates.cache_share),
         flops / (loads.attention_peak * rates.cache_share),
     )
-    return _step(loads, rates, rank * positions, batch * positions, attention, sequences / loads.attention_data)
+    one = _step(
+        loads,
+        rates,
+        rank * positions,
+        batch * positions,
+        attention,
+        sequences / loads.attention_data,
+        rates.layer_s,
+    )
+    return _times(one, rates.decode_factor)
 
 
-def prefill_step(loads: Loads, rates: Rates, tokens: FloatArray, ranks: FloatArray, chunks: FloatArray) -> StepTime:
-    """Prefill of one prompt of ``tokens`` on each of ``ranks`` attention ranks, in ``chunks`` steps."""
-    windowed = np.minimum(tokens, loads.window)
-    pairs = tokens * tokens / 2.0
-    pairs_windowed = windowed * tokens - windowed * windowed / 2.0
-    flops = pairs * loads.prefill_attention_flops + pairs_windowed * loads.prefill_window_flops
+def prefill_step(
+    loads: Loads,
+    rates: Rates,
+    tokens: FloatArray,
+    ranks: FloatArray,
+    chunks: FloatArray,
+    prompts: FloatArray,
+    context: FloatArray | None = None,
+) -> StepTime:
+    """Prefill of ``prompts`` side by side on each of ``ranks`` attention ranks, in ``chunks`` steps.
+
+    Each has ``tokens`` to compute at the end of ``context`` tokens (default: as many), the others being cached.
+    """
+    whole = tokens if context is None else context
+    flops = prompts * (_prompt_flops(loads, whole) - _prompt_flops(loads, whole - tokens))
     attention = flops / (loads.attention_peak * rates.attention_share)
-    one = _step(loads, rates, tokens / chunks, tokens / chunks * ranks, attention / chunks, ranks / ranks)
-    return StepTime(*(getattr(one, name) * chunks for name in StepTime.__slots__))
+    rank = prompts * tokens / chunks
+    one = _step(loads, rates, rank, rank * ranks, attention / chunks, prompts, rates.prefill_layer_s)
+    return _times(one, chunks * rates.prefill_factor)
+
+
+def _prompt_flops(loads: Loads, tokens: FloatArray) -> FloatArray:
+    """FLOPs of attention of a prompt: each token meets those before it, in windowed layers those in the window."""
+    windowed = np.minimum(tokens, loads.window)
+    return np.asarray(
+        tokens * tokens / 2.0 * loads.prefill_attention_flops
+        + (windowed * tokens - windowed * windowed / 2.0) * loads.prefill_window_flops
+    )
+
+
+def _times(step: StepTime, factor: FloatArray) -> StepTime:
+    return StepTime(*(getattr(step, name) * factor for name in StepTime.__slots__))
 
 
 def _step(
-    loads: Loads, rates: Rates, rank: FloatArray, worker: FloatArray, attention_s: FloatArray, sequences: FloatArray
+    loads: Loads,
+    rates: Rates,
+    rank: FloatArray,
+    worker: FloatArray,
+    attention_s: FloatArray,
+    sequences: FloatArray,
+    layer_s: FloatArray,
 ) -> StepTime:
     dense = _roofline(
         loads.dense_bytes / (loads.memory_bytes_per_s * rates.memory_share),
@@ -85,7 +123,7 @@ def _step(
         0.0,
     )
     overhead = (
-        loads.layers * rates.layer_s
+        loads.layers * layer_s
         + loads.sparse_layers * rates.sparse_layer_s
         + rates.step_s
         + rates.sequence_s * sequences

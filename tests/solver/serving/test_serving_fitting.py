@@ -8,7 +8,7 @@ from cluster_models.serving import ServingWorkload, WeightFormat, Worker
 from cluster_models.serving_engines import serving_engine
 from solver.serving.cases import arrays_of
 from solver.serving.fitting import Measured, fit_rates, predicted_figures
-from solver.serving.rates import QUANTITIES, level_names, rates_of
+from solver.serving.rates import QUANTITIES, Fitted, level_names, rates_of
 from tests.solver.serving.cases import case
 
 TRUE = {
@@ -53,6 +53,15 @@ def test_an_unseen_gpu_has_what_is_common() -> None:
     effects = {"layer_s": {"all": 0.2, "gpu:H200-SXM-141GB": 1.0, "engine:vllm-0.16": 0.1}}
     both = rates_of([known, unseen], effects).layer_s
     np.testing.assert_allclose(both, QUANTITIES["layer_s"].prior * np.exp([1.3, 0.3]))
+
+
+def test_unmeasured_models_and_pairs_have_effects_of_their_own() -> None:
+    """A case is near where its model and its engine on its GPU were measured, and far where either was not."""
+    near, far = {"step_s": {"all": 0.5}}, {"step_s": {"all": -0.5}}
+    fitted = Fitted(near, far, frozenset({"model:m", "engine@gpu:e@g"}))
+    cases = [{"model": model, "engine": "e", "gpu": gpu} for model, gpu in (("m", "g"), ("n", "g"), ("m", "h"))]
+    prior = QUANTITIES["step_s"].prior
+    np.testing.assert_allclose(rates_of(cases, fitted).step_s, prior * np.exp([0.5, -0.5, -0.5]))
 
 
 def test_crossed_levels_need_all_their_properties() -> None:

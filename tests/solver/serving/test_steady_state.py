@@ -92,7 +92,8 @@ def test_what_slows_decoding() -> None:
     slow = replace(NVLINK, domain_bytes_per_s=NVLINK.domain_bytes_per_s / 10)
     fast, slower = _token_s(case(), case(links=slow))
     assert slower > fast
-    near, far = _token_s(case(worker=Worker(tensor=8)), case(worker=Worker(tensor=16)))
+    halves = replace(NVLINK, domain_gpus=4)
+    near, far = _token_s(case(worker=Worker(tensor=8)), case(worker=Worker(tensor=8), links=halves))
     assert far > near
 
 

@@ -1,0 +1,221 @@
+"""Iteration-level batching of a trace of requests, simulated step by step on the step times of the closed form.
+
+A worker runs one step after the other (Orca, OSDI 2022): each decodes a position of every running sequence and,
+where prompts wait and there is room, prefills up to ``chunk_tokens`` of them, oldest first (Sarathi, arXiv
+2403.02310).  Steps that only decode are taken together up to the next arrival or end.  Requests go to the workers
+of a pool in turn; split pools hand over after ``transfer_s``.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from cluster_models.errors import InvalidWorkload
+from solver.serving.cases import Arrays
+from solver.serving.loads import FloatArray
+from solver.serving.rates import Rates
+from solver.serving.step_tables import StepTables, step_tables
+
+MOST_STEPS: Final = 32
+"""Decode steps taken together, over which the mean context hardly grows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request of a trace."""
+
+    arrival_s: float
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answered:
+    """Requests of a trace in its order, each (n,); ``token_s`` is 0 for answers of one token."""
+
+    first_token_s: FloatArray
+    token_s: FloatArray
+    end_s: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    tables: StepTables
+    chunk_tokens: float
+    most: int
+    tokens_a_step: float
+    interference: float
+    pipeline: float
+
+
+def simulate_trace(arrays: Arrays, rates: Rates, requests: Sequence[Request]) -> Answered:
+    """The first case of ``arrays`` under a trace.
+
+    Raises ``InvalidWorkload`` for an empty trace or one whose arrivals are not in order.
+    """
+    _check(requests)
+    traffic = arrays.traffic
+    inputs = np.array([float(each.input_tokens) for each in requests])
+    outputs = np.array([float(each.output_tokens) for each in requests])
+    tables = step_tables(arrays, rates, context=float((inputs + outputs / 2.0).mean()))
+    worker = _Worker(
+        tables,
+        float(traffic.chunk_tokens[0]),
+        max(int(traffic.most_sequences[0]), 1),
+        float(traffic.yields[0]),
+        float(rates.interference[0]),
+        float(arrays.prefill.pipeline[0]),
+    )
+    arrivals = np.array([each.arrival_s for each in requests])
+    asked = arrivals + float(rates.request_s[0])
+    if not traffic.split[0]:
+        first, end = _pool(worker, int(traffic.decode_workers[0]), asked, inputs, outputs)
+        return _answered(arrivals, first, end, outputs)
+    prefilled, _ = _pool(worker, int(traffic.prefill_workers[0]), asked, inputs, np.ones_like(outputs))
+    handed = prefilled + float(traffic.transfer_s[0] + rates.hand_over_s[0])
+    order = np.argsort(handed, kind="stable")
+    first, end = np.empty_like(handed), np.empty_like(handed)
+    first[order], end[order] = _pool(
+        worker, int(traffic.decode_workers[0]), handed[order], np.zeros_like(inputs), outputs[order],
+        contexts=inputs[order],
+    )  # fmt: skip
+    return _answered(arrivals, first, end, outputs)
+
+
+def _check(requests: Sequence[Request]) -> None:
+    if not requests:
+        raise InvalidWorkload("workload.trace", 0, "has no requests", "give at least one arrival")
+    for place, (one, two) in enumerate(pairwise(requests)):
+        if two.arrival_s < one.arrival_s:
+            raise InvalidWorkload(
+                f"workload.trace[{place + 1}].arrival_s",
+                two.arrival_s,
+                f"comes before the arrival at {one.arrival_s} s in front of it",
+                "sort the trace by arrival",
+            )
+
+
+def _answered(arrivals: FloatArray, first: FloatArray, end: FloatArray, outputs: FloatArray) -> Answered:
+    return Answered(first - arrivals, (end - first) / np.maximum(outputs - 1.0, 1.0), end)
+
+
+def _pool(
+    worker: _Worker,
+    workers: int,
+    arrivals: FloatArray,
+    inputs: FloatArray,
+    outputs: FloatArray,
+    *,
+    contexts: FloatArray | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Times of first tokens and of ends in a pool of equal workers; prompts of no tokens are ready at once."""
+    first, end = np.empty_like(arrivals), np.empty_like(arrivals)
+    for number in range(min(workers, len(arrivals))):
+        own = slice(number, None, workers)
+        known = inputs if contexts is None else contexts
+        first[own], end[own] = _run(worker, arrivals[own], inputs[own], outputs[own], known[own])
+    return first, end
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The running sequences of a worker: the step at which each ends, and the tokens that all hold."""
+
+    worker: _Worker
+    running: list[tuple[float, int]]
+    steps: float = 0.0
+    context: float = 0.0
+
+    def join(self, request: int, context: float, output: float) -> None:
+        """Add a sequence that has its first token."""
+        steps = max(np.ceil((output - 1.0) / self.worker.tokens_a_step), 1.0)
+        heapq.heappush(self.running, (float(self.steps + steps), request))
+        self.context += context
+
+    def decode_s(self) -> float:
+        """Seconds of the next step, 0 where nothing runs."""
+        size = len(self.running)
+        return self.worker.tables.decode(size, self.context / size) if size else 0.0
+
+    def advance(self, steps: float) -> list[int]:
+        """Decode so many steps; returns the requests that end."""
+        if not self.running:
+            return []
+        self.steps += steps
+        self.context += steps * len(self.running) * self.worker.tokens_a_step
+        ended = []
+        while self.running and self.running[0][0] <= self.steps + 1e-9:
+            ended.append(heapq.heappop(self.running)[1])
+        return ended
+
+
+def _run(
+    worker: _Worker, arrivals: FloatArray, inputs: FloatArray, outputs: FloatArray, contexts: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Times of first tokens and of ends in one worker."""
+    first, end = np.zeros_like(arrivals), np.zeros_like(arrivals)
+    waiting: deque[list[float]] = deque()  # request, tokens left to prefill
+    batch = _Batch(worker, [])
+    clock, sent = 0.0, 0
+    while sent < len(arrivals) or waiting or batch.running:
+        if not waiting and not batch.running:
+            clock = max(clock, float(arrivals[sent]))
+        while sent < len(arrivals) and arrivals[sent] <= clock:
+            waiting.append([float(sent), float(inputs[sent])])
+            sent += 1
+        prompts, started = _admitted(worker, waiting, len(batch.running))
+        if not prompts:  # prefilled elsewhere: they decode from this step on
+            for request in started:
+                first[request] = clock
+                batch.join(request, contexts[request], outputs[request])
+            started = []
+        decode = batch.decode_s()
+        steps = 1.0
+        if prompts:
+            share = worker.interference if batch.running else 1.0
+            clock += decode + share * worker.tables.prefill(prompts) / worker.pipeline
+        else:
+            ahead = arrivals[sent] - clock if sent < len(arrivals) else None
+            steps = _quiet_steps(batch.running[0][0] - batch.steps, decode, ahead)
+            clock += steps * decode
+        for request in batch.advance(steps):
+            end[request] = clock
+            batch.context = max(batch.context - contexts[request] - outputs[request], 0.0)
+        for request in started:
+            first[request] = end[request] = clock
+            if outputs[request] > 1.0:
+                batch.join(request, contexts[request], outputs[request])
+    return first, end
+
+
+def _admitted(worker: _Worker, waiting: deque[list[float]], running: int) -> tuple[list[float], list[int]]:
+    """Tokens of each prompt of the next step, and the requests whose prompts it completes."""
+    budget, room = worker.chunk_tokens, worker.most - running
+    prompts: list[float] = []
+    started: list[int] = []
+    while waiting and room > 0 and budget > 0:
+        tokens = min(waiting[0][1], budget)
+        budget -= tokens
+        waiting[0][1] -= tokens
+        if tokens > 0:
+            prompts.append(tokens)
+        if waiting[0][1] > 0:
+            break
+        started.append(int(waiting.popleft()[0]))
+        room -= 1
+    return prompts, started
+
+
+def _quiet_steps(to_end: float, decode_s: float, to_arrival_s: float | None) -> float:
+    """Decode steps until a sequence ends or a request arrives."""
+    steps = max(to_end, 1.0)
+    if to_arrival_s is not None:
+        steps = min(steps, max(np.ceil(to_arrival_s / decode_s), 1.0))
+    return float(min(steps, MOST_STEPS))

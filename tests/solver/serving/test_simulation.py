@@ -1,0 +1,115 @@
+"""The closed form of random arrivals against the simulation of a trace of them, step by step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cluster_models.errors import InvalidWorkload
+from cluster_models.serving import Pool, ServingWorkload, WeightFormat, Worker
+from solver.serving.cases import Arrays, ServingCase, arrays_of
+from solver.serving.percentiles import first_token_at, token_at
+from solver.serving.predict import predict_serving, predict_trace
+from solver.serving.rates import Rates, rates_of
+from solver.serving.simulation import Answered, Request, simulate_trace
+from solver.serving.steady_state import Steady, open_state
+from tests.solver.serving.cases import case
+
+WARM_UP = 300
+
+
+def _case(rate: float, inputs: int, outputs: int, *, prefill: Pool | None = None) -> ServingCase:
+    load = ServingWorkload(inputs, outputs, requests_per_s=rate, weights=WeightFormat.FP8)
+    return case(gpu="H200", workload=load, prefill=prefill)
+
+
+def _arrays(serving: ServingCase) -> tuple[Arrays, Rates]:
+    rates = rates_of([serving.properties], {})
+    return arrays_of([serving]), replace(rates, interference=np.ones(1))
+
+
+def _both(serving: ServingCase, *, requests: int = 3000) -> tuple[Answered, Steady]:
+    """The simulation of random arrivals without its start, and the closed form."""
+    load = serving.workload
+    assert load.requests_per_s is not None
+    times = np.cumsum(np.random.default_rng(1).exponential(1.0 / load.requests_per_s, requests))
+    trace = [Request(float(time), load.input_tokens, load.output_tokens) for time in times]
+    arrays, rates = _arrays(serving)
+    found = simulate_trace(arrays, rates, trace)
+    settled = Answered(found.first_token_s[WARM_UP:], found.token_s[WARM_UP:], found.end_s[WARM_UP:])
+    return settled, open_state(
+        arrays.decode, arrays.prefill, rates, arrays.traffic, np.array([load.requests_per_s])
+    )
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(2048, 256), (1024, 512)])
+@pytest.mark.parametrize("rate", [0.5, 2.0, 4.0, 6.0])
+def test_closed_form_agrees_with_the_trace(rate: float, inputs: int, outputs: int) -> None:
+    """Means within 6 %, percentiles within 20 and 10 %, up to three quarters of the rate that is served."""
+    trace, closed = _both(_case(rate, inputs, outputs))
+    assert closed.first_token_s[0] == pytest.approx(trace.first_token_s.mean(), rel=0.06)
+    assert closed.token_s[0] == pytest.approx(trace.token_s.mean(), rel=0.06)
+    for share in (0.5, 0.9, 0.99):
+        assert first_token_at(closed, share)[0] == pytest.approx(np.quantile(trace.first_token_s, share), rel=0.2)
+        assert token_at(closed, share)[0] == pytest.approx(np.quantile(trace.token_s, share), rel=0.1)
+
+
+def test_split_pools_agree_with_the_trace() -> None:
+    """Prefill workers queue as in M/D/1; decode workers are not held up."""
+    trace, closed = _both(_case(4.0, 2048, 256, prefill=Pool(Worker(tensor=4))))
+    assert closed.first_token_s[0] == pytest.approx(trace.first_token_s.mean(), rel=0.1)
+    assert closed.token_s[0] == pytest.approx(trace.token_s.mean(), rel=0.06)
+
+
+def test_a_lone_request_takes_its_prefill_and_its_steps() -> None:
+    """Nothing waits, nothing disturbs."""
+    serving = _case(1.0, 1024, 2)
+    arrays, rates = _arrays(serving)
+    found = simulate_trace(arrays, rates, [Request(5.0, 1024, 2)])
+    steady = open_state(arrays.decode, arrays.prefill, rates, arrays.traffic, np.array([1e-6]))
+    alone = steady.prefill.total_s[0] + rates.request_s[0]
+    assert found.first_token_s[0] == pytest.approx(alone, rel=0.02)
+    assert found.token_s[0] == pytest.approx(steady.decode.total_s[0], rel=0.02)
+    assert found.end_s[0] == pytest.approx(5.0 + found.first_token_s[0] + found.token_s[0])
+
+
+def test_a_burst_waits_in_turn() -> None:
+    """Prompts that fill a step each end one prefill after the other; answers are complete and in order."""
+    serving = _case(1.0, 8192, 64)
+    found = predict_trace(serving, [Request(0.0, 8192, 64)] * 8)
+    gaps = np.diff(found.first_token_s)
+    assert (gaps > 0).all()
+    assert gaps.max() < 1.5 * gaps.min()
+    assert np.isfinite(found.end_s).all()
+
+
+def test_traces_out_of_order_are_refused() -> None:
+    """With the arrival that comes too early named; an empty trace too."""
+    with pytest.raises(InvalidWorkload, match=r"trace\[1\]"):
+        predict_trace(_case(1.0, 64, 64), [Request(1.0, 64, 64), Request(0.5, 64, 64)])
+    with pytest.raises(InvalidWorkload, match="no requests"):
+        predict_trace(_case(1.0, 64, 64), [])
+
+
+def test_percentiles_rise_and_limits_hold_for_them() -> None:
+    """A limit that the mean meets is missed by the 99th percentile."""
+    serving = _case(4.0, 2048, 256)
+    found = predict_serving(serving)
+    first = found.first_token_percentiles
+    assert first.p50_s <= first.p90_s <= first.p99_s
+    assert found.token_percentiles.p50_s < found.token_percentiles.p99_s
+    limit = 0.5 * (found.first_token_s.value + first.p99_s)
+    for share, missed in ((None, ()), (0.99, ("time_to_first_token_s",))):
+        load = replace(serving.workload, time_to_first_token_s=limit, limit_percentile=share)
+        assert predict_serving(replace(serving, workload=load)).missed_limits == missed
+
+
+def test_reused_prefixes_shorten_prefill_and_keep_the_cache() -> None:
+    """Half of the prompt cached: less than the whole prefill, more than half, the same memory."""
+    whole = _case(1.0, 8192, 64)
+    half = replace(whole, workload=replace(whole.workload, prefix_share=0.5))
+    long, short = predict_serving(whole), predict_serving(half)
+    assert 0.5 * long.prefill.total_s < short.prefill.total_s < 0.75 * long.prefill.total_s
+    assert short.memory == long.memory
