@@ -111,7 +111,8 @@ def _annealed(
     """The best order met, by a descent and annealings, most of them from the best of those before."""
     seeds = _numbers(seed)
     first_s = _first_temperature_s(tables, order, next(seeds))
-    best, best_scores = order, (np.inf, np.inf, np.inf)
+    best: IntArray = order
+    best_scores: tuple[float, ...] = (np.inf, np.inf, np.inf)
     for number, (length, heat) in enumerate(_annealings(problem.slots, moves)):
         # what the descent found may lie in a deep valley, and the annealing after it should look for another
         anew = number == 1 and heat == HEATS[0]
