@@ -6,6 +6,7 @@ Printed are the tables of docs/placement_benchmark.md; ``--page`` puts them into
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
@@ -32,15 +33,19 @@ MADE_UP_HEAD: Final = (
 REAL_HEAD: Final = "| links | grid | promised | kept | noise | kept / noise | more than noise |"
 
 
-def courses_on(nodes: int, *, seed: int, full: bool, share: float, kind: str = "even") -> dict[str, Course]:
-    """Every method on one made-up cluster of a kind."""
+def courses_on(
+    nodes: int, *, seed: int, full: bool, share: float, kind: str = "even", processor_s: float = 0.0
+) -> dict[str, Course]:
+    """Every method on one made-up cluster; the planner has ``processor_s`` of processors where that is above 0."""
     links, training = CLUSTERS[kind].links(nodes, seed), CLUSTERS[kind].training(nodes)
     short = SECONDS[nodes] * share
     return {
         "rank order": rank_order(links, training),
         "restarts": restarted(links, training, seconds=short),
         "annealer": annealed(links, training, seconds=10 * short),
-        "planner": planned(links, training, seconds=SECONDS[nodes] if full else short),
+        "planner": planned(links, training, seconds=processor_s, clock=time.process_time)
+        if processor_s > 0
+        else planned(links, training, seconds=SECONDS[nodes] if full else short),
     }
 
 
@@ -89,6 +94,8 @@ def _check(asked: argparse.Namespace) -> None:
     """Raise ``InvalidQuestion`` for what would end a long run without its results."""
     if not 0 < asked.share <= LARGEST:
         raise InvalidQuestion(f"--share must be positive, got {asked.share}")
+    if not 0 <= asked.processor_seconds <= LARGEST:
+        raise InvalidQuestion(f"--processor-seconds must not be negative, got {asked.processor_seconds}")
     if min(asked.seeds) < 0:
         raise InvalidQuestion(f"--seeds must not be negative, got {min(asked.seeds)}")
     if asked.clusters == "enlarged" and not SEVENTEEN_NODES.exists():
@@ -114,6 +121,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="of the made-up clusters (default 1)")
     parser.add_argument("--quick", action="store_true", help="give the planner a tenth of its time as well")
     parser.add_argument("--share", type=float, default=SHARE, help=f"time of the rivals (default {SHARE})")
+    parser.add_argument(
+        "--processor-seconds", type=float, default=0.0, help="of the planner, where other work shares the cores"
+    )
     parser.add_argument("--no-real", action="store_true", help="leave the real clusters out")
     parser.add_argument("--page", type=Path, help="page whose tables to renew")
     parser.add_argument("--figures", type=Path, help="folder to write the curves to")
@@ -124,7 +134,14 @@ def main(arguments: Sequence[str]) -> int:
 
     def rows() -> Iterator[str]:
         for nodes, seed in product(asked.sizes, asked.seeds):
-            found = courses_on(nodes, kind=asked.clusters, seed=seed, full=not asked.quick, share=asked.share)
+            found = courses_on(
+                nodes,
+                kind=asked.clusters,
+                seed=seed,
+                full=not asked.quick,
+                share=asked.share,
+                processor_s=asked.processor_seconds,
+            )
             courses.setdefault(nodes, found)
             yield made_up_row(nodes, seed, found)
 

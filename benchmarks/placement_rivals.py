@@ -76,24 +76,31 @@ def rank_order(links: FloatArray, training: Training) -> Course:
     return Course(order, step_s, 0.0, 0.0, ((0.0, step_s),))
 
 
-def planned(links: FloatArray, training: Training, *, seconds: float, seed: int = 0) -> Course:
-    """The solver of this repository."""
-    started, cpu_started = time.perf_counter(), time.process_time()
+def planned(
+    links: FloatArray,
+    training: Training,
+    *,
+    seconds: float,
+    seed: int = 0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Course:
+    """The solver of this repository; ``clock`` says what seconds count, those of processors or all."""
+    started, cpu_started = clock(), time.process_time()
     points: list[tuple[float, float]] = []
 
     def note(outcome: PlacementOutcome) -> None:
         if not points or outcome.step_s < points[-1][1]:
-            points.append((time.perf_counter() - started, outcome.step_s))
+            points.append((clock() - started, outcome.step_s))
 
     outcome = solve_placement(
         grid_problem(links, training),
-        remaining_s=lambda: seconds - (time.perf_counter() - started),
+        remaining_s=lambda: seconds - (clock() - started),
         options=SolveOptions(seed=seed, rounds=ROUNDS),
         starts=rank_orders(training),
         on_outcome=note,
     )
     note(outcome)
-    spent = time.perf_counter() - started
+    spent = clock() - started
     cpu_s = time.process_time() - cpu_started
     return Course(outcome.assignment, outcome.step_s, outcome.bound_s, spent, tuple(points), cpu_s)
 

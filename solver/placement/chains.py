@@ -6,7 +6,9 @@ several slots give several chains.  Where slots are shared between cells there a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -20,8 +22,8 @@ from solver.placement.ring_floors import in_and_out
 
 TOLERANCE: Final = 1e-9
 """Share of a limit that rounding may take."""
-MOST_THRESHOLDS: Final = 256
-"""Links at which rings are looked at; between two of them the faster is assumed."""
+RING_RESOLUTION: Final = 5e-3
+"""Share by which links may differ that are not told apart when the slowest link of a ring is looked for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +59,8 @@ def chains_of(problem: PlacementProblem) -> Chains | None:
         exposed += used[None, :] * least[:, None] * arrays.cross_count[x]
     round_pairs = np.stack([arrays.hop_pairs[:, 0, -1], arrays.hop_pairs[:, 1, 0]])
     least_hop_s = fastest_between(arrays.hop_s) if between_slots(round_pairs).any(axis=-1).all() else 0.0
-    ring_s = np.stack([_ring_floor(problem, s) for s in range(stages)])
+    thresholds = cache(lambda matrix, length: node_thresholds(arrays.reduce_s[matrix], length))
+    ring_s = np.stack([_ring_floor(problem, s, thresholds) for s in range(stages)])
     for s in range(stages):
         ring_s[s, ~arrays.rules.eligible[slots[:, s].ravel()].any(axis=0)] = np.inf
     link_s = np.stack([_link_floor(problem, s) for s in range(stages)])
@@ -79,14 +82,17 @@ def _chained(problem: PlacementProblem) -> bool:
     return True
 
 
-def _ring_floor(problem: PlacementProblem, stage: int) -> FloatArray:
-    """(N,) exposed reduction of a stage on whose rings a node is, at least."""
+def _ring_floor(problem: PlacementProblem, stage: int, thresholds: Callable[[int, int], FloatArray]) -> FloatArray:
+    """(N,) exposed reduction of a stage on whose rings a node is, at least.
+
+    ``thresholds``: ``node_thresholds`` of the matrix with a number, for rings of some length.
+    """
     arrays = problem.arrays
     total = np.full(problem.nodes, -float(arrays.reduce_hidden_s[stage]))
     slots = arrays.cell_slots[:, stage].ravel()
     for kind, pairs in enumerate(arrays.ring_pairs[:, stage]):
         length = _shortest_cycle(pairs[between_slots(pairs)], slots)
-        crossing = node_thresholds(arrays.reduce_s[arrays.ring_times[kind, stage]], length)
+        crossing = thresholds(int(arrays.ring_times[kind, stage]), length)
         total += np.maximum(arrays.reduce_local_s[kind, stage], crossing)
     return np.asarray(np.maximum(0.0, total))
 
@@ -143,15 +149,24 @@ def node_thresholds(between_s: FloatArray, length: int) -> FloatArray:
     cost = np.minimum(between_s, between_s.T)
     np.fill_diagonal(cost, np.inf)
     links = np.unique(cost[np.isfinite(cost)])
-    tried = np.unique(np.linspace(0, len(links) - 1, MOST_THRESHOLDS).astype(np.int64))
     result = np.full(nodes, np.inf)
-    following = 0
-    for position in tried:
-        inside = ring_nodes(cost <= links[position], length)
-        result[inside & np.isinf(result)] = links[following]
-        following = position + 1
-        if inside.all():
-            break
+
+    def halve(below: int, above: int, outside: BoolArray, inside: BoolArray) -> None:
+        """Floors of the nodes on rings up to the link ``above`` and on none up to ``below``."""
+        between = inside & ~outside
+        if not between.any():
+            return
+        if above - below == 1 or links[above] <= links[below + 1] * (1.0 + RING_RESOLUTION):
+            result[between] = links[below + 1]
+            return
+        middle = (below + above) // 2
+        on_middle = ring_nodes(cost <= links[middle], length)
+        halve(below, middle, outside, on_middle)
+        halve(middle, above, on_middle, inside)
+
+    last = len(links) - 1
+    if last >= 0:
+        halve(-1, last, np.zeros(nodes, dtype=bool), ring_nodes(cost <= links[last], length))
     return np.asarray(np.maximum(result, in_and_out(between_s)))
 
 

@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from solver.candidates import IntArray
+from solver.candidates import FloatArray, IntArray
 from solver.compiled import step_seconds, violations
 from solver.compiled_chains import chain_orders
 from solver.compiled_search import anneal_round
 from solver.placement.problem import PlacementProblem
 from solver.placement.search_tables import both_ways_s, search_state, search_tables
-from solver.search_types import Tables
+from solver.search_types import State, Tables
 
 CHAINS: Final = 8
 """Chains along fast links that are tried as starts."""
@@ -39,6 +39,10 @@ MEAN_WEIGHT: Final = 0.03
 The slowest alone says nothing of what a move does to all others, and slow nodes go to good places only together. By
 the end it falls to what leads over plateaus.
 """
+GATHERED_MOVES_PER_SLOT: Final = 800
+"""Moves of an annealing after nodes near one another were gathered."""
+GATHERED_HEAT: Final = 0.1
+"""Its first temperature: cool enough to keep what was gathered where that pays."""
 LEAST_ROUNDS: Final = 4
 """Rounds of an annealing, at each of which it falls."""
 ROUND_EVENTS: Final = 4e7
@@ -106,33 +110,97 @@ def _annealed(
 ) -> IntArray:
     """The best order met, by a descent and annealings, most of them from the best of those before."""
     seeds = _numbers(seed)
-    state = search_state(tables, order)
-    anneal_round(tables, state, PROBES, next(seeds), 0.0, 0.0)
-    first_s = max(state.scores[2], LEAST_SHARE * state.scores[4])
-    best, best_scores = order, (np.inf, np.inf, np.inf)
+    first_s = _first_temperature_s(tables, order, next(seeds))
+    best: IntArray = order
+    best_scores: tuple[float, ...] = (np.inf, np.inf, np.inf)
     for number, (length, heat) in enumerate(_annealings(problem.slots, moves)):
         # what the descent found may lie in a deep valley, and the annealing after it should look for another
         anew = number == 1 and heat == HEATS[0]
         state = search_state(tables, order if anew else best)
-        state.scores[2] = first_s
-        hot = first_s * heat
-        rounds = max(
-            LEAST_ROUNDS, -(-length // max(100, int(ROUND_EVENTS / (2 * len(problem.schedule.rank) + 1000))))
-        )
-        falls = COLD ** (1 / rounds)
-        fades = (tables.mean_weight / MEAN_WEIGHT) ** (1 / (rounds - 1))
-        for index in range(rounds):
-            if stopped():
-                break
-            share = length * (index + 1) // rounds - length * index // rounds
-            weighed = tables._replace(mean_weight=MEAN_WEIGHT * fades**index)
-            anneal_round(weighed, state, share, next(seeds), hot * falls**index, hot * falls ** (index + 1))
-        scores = tuple(state.scores[3:])
+        scores = _anneal(problem, tables, state, length, (first_s, heat), seeds, stopped)
         if scores < best_scores:
             best, best_scores = state.best, scores
         if stopped():
             break
     return best
+
+
+def _first_temperature_s(tables: Tables, order: IntArray, seed: int) -> float:
+    """What random moves from ``order`` change on average."""
+    state = search_state(tables, order)
+    anneal_round(tables, state, PROBES, seed, 0.0, 0.0)
+    return max(float(state.scores[2]), LEAST_SHARE * float(state.scores[4]))
+
+
+def _anneal(
+    problem: PlacementProblem,
+    tables: Tables,
+    state: State,
+    length: int,
+    temperature: tuple[float, float],
+    seeds: Iterator[int],
+    stopped: Callable[[], bool],
+) -> tuple[float, ...]:
+    """Scores of the best met in one annealing of ``length`` moves from a ``state``, lowest first.
+
+    ``temperature``: seconds that a random move changes, and the share of them to begin with.
+    """
+    state.scores[2] = temperature[0]
+    hot = temperature[0] * temperature[1]
+    rounds = max(LEAST_ROUNDS, -(-length // max(100, int(ROUND_EVENTS / (2 * len(problem.schedule.rank) + 1000)))))
+    falls = COLD ** (1 / rounds)
+    fades = (tables.mean_weight / MEAN_WEIGHT) ** (1 / (rounds - 1))
+    for index in range(rounds):
+        if stopped():
+            break
+        share = length * (index + 1) // rounds - length * index // rounds
+        weighed = tables._replace(mean_weight=MEAN_WEIGHT * fades**index)
+        anneal_round(weighed, state, share, next(seeds), hot * falls**index, hot * falls ** (index + 1))
+    return tuple(state.scores[3:])
+
+
+def improve_placement(
+    problem: PlacementProblem,
+    start: IntArray,
+    *,
+    moves: int,
+    seed: int,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Found:
+    """The best met near ``start`` (K,), which it is never worse than, in about so many ``moves``.
+
+    Again and again nodes near one another are gathered on a rank or in a replica of the best known, which no single
+    move does, and what this breaks is annealed coolly.  Deterministic as ``search_placement`` is.
+    """
+    known, seeds, random = _known(problem), _numbers(seed), np.random.default_rng(seed)
+    cells, both_s = problem.arrays.cell_slots, both_ways_s(problem)
+    order = best = _complete(start, problem.nodes)
+    judged = _judged(problem, best)
+    length = max(1, min(moves, GATHERED_MOVES_PER_SLOT * problem.slots))
+    first_s = _first_temperature_s(known.tables, order, next(seeds))
+    for _ in range(moves // length if problem.nodes > 1 else 0):
+        line = int(random.integers(sum(cells.shape[:2])))
+        slots = cells[:, line - len(cells)] if line >= len(cells) else cells[line]
+        order = _gathered(best, np.unique(slots[slots >= 0]), both_s[int(random.integers(problem.nodes))])
+        state = search_state(known.tables, order)
+        _anneal(problem, known.tables, state, length, (first_s, GATHERED_HEAT), seeds, stopped)
+        met = _judged(problem, state.best)
+        if met < judged:
+            best, judged = state.best, met
+        if stopped():
+            break
+    return Found(best[: problem.slots].copy(), judged[1], judged[0])
+
+
+def _gathered(order: IntArray, slots: IntArray, away_s: FloatArray) -> IntArray:
+    """``order`` with the nodes of the least ``away_s`` (N,) on ``slots``; others give way to where these were."""
+    near = np.argsort(away_s, kind="stable")[: len(slots)]
+    result = order.copy()
+    free = slots[~np.isin(order[slots], near)]
+    for slot, node in zip(free.tolist(), near[~np.isin(near, order[slots])].tolist(), strict=True):
+        result[np.flatnonzero(result == node)[0]] = result[slot]
+        result[slot] = node
+    return result
 
 
 def _annealings(slots: int, moves: int) -> Iterator[tuple[int, float]]:

@@ -7,7 +7,6 @@ the seed and the work; time and cancelling only cut the rounds short.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
@@ -19,17 +18,15 @@ import numpy as np
 from solver.candidates import IntArray
 from solver.compiled import step_seconds, violations
 from solver.placement.exhaustive import Enumeration
-from solver.placement.local_search import Found, search_placement
+from solver.placement.local_search import Found
 from solver.placement.problem import PlacementProblem
+from solver.placement.search_rounds import SEEDS_PER_ROUND, moves_of_round, search_round
 
 if TYPE_CHECKING:
     from solver.placement.branch_and_price import BranchAndPrice
 
-FIRST_MOVES_PER_SLOT: Final = 500
-"""Moves of the first local search."""
 IDLE_ROUNDS: Final = 2
 """Rounds of proof in a row that raise nothing, each with twice the work, before other things are tried."""
-SEEDS_PER_ROUND: Final = 10_000
 FIRST_BOUND_WORK: Final = 2e8
 """Least work on the first bound in the packing's unit, about a nanosecond; each round doubles it."""
 NS_PER_MOVE: Final = 3e3
@@ -92,7 +89,7 @@ OnOutcome = Callable[[PlacementOutcome], None]
 
 @dataclass(slots=True, eq=False)
 class _Solving:
-    """A problem with the best that is known of it so far."""
+    """A problem with the best that is known of it so far; ``searched`` by the rounds of search."""
 
     problem: PlacementProblem
     options: SolveOptions
@@ -100,6 +97,7 @@ class _Solving:
     on_outcome: OnOutcome
     best: PlacementOutcome
     stopped: bool = False
+    searched: Found | None = None
     search: BranchAndPrice | None = None
     searches: list[Future[IntArray]] = field(default_factory=list)
     told: int = 0
@@ -217,31 +215,28 @@ def _below(bound_s: float, best: PlacementOutcome) -> float:
 
 
 def _searched(solving: _Solving, round_: int, *, again: bool = False) -> IntArray:
-    """The best of one round's local searches, each of which starts anew.
+    """The best after one round of local searches.
 
-    Half of the doubling goes into their number and half into their length: several short ones find more than a long
-    one, as long as they are not too short.
+    ``again``: a round beside those of the other thread, whose results it must not wait for.
     """
-    problem = solving.problem
-    first = solving.options.seed + (2 * round_ + again) * SEEDS_PER_ROUND
-    starts, moves = _searches(problem, round_)
-    found = []
-    for index in range(starts):
-        found.append(search_placement(problem, moves=moves, seed=first + index, stopped=solving.is_over))
-        if solving.is_over():
-            break
-    return min(found, key=_order).assignment
-
-
-def _searches(problem: PlacementProblem, round_: int) -> tuple[int, int]:
-    """Searches of one round, and moves of each."""
-    longer = math.sqrt(2.0**round_)
-    return round(longer), int(FIRST_MOVES_PER_SLOT * problem.slots * longer)
+    best = solving.best
+    known = [Found(best.assignment, best.step_s, best.violations)] if again or not round_ else []
+    known += [solving.searched] if solving.searched and not again else []
+    found = search_round(
+        solving.problem,
+        round_,
+        seed=solving.options.seed + (2 * round_ + again) * SEEDS_PER_ROUND,
+        known=known,
+        stopped=solving.is_over,
+    )
+    if not again:
+        solving.searched = found
+    return found.assignment
 
 
 def _bound_work(problem: PlacementProblem, round_: int) -> float:
     """Work on the bound in one round of proof: what the searches of the next round take, so that neither waits."""
-    moves = sum(starts * moves for starts, moves in (_searches(problem, 2 * round_ + 1 + k) for k in range(2)))
+    moves = sum(moves_of_round(problem, 2 * round_ + 1 + k) for k in range(2))
     return max(FIRST_BOUND_WORK * 2.0**round_, moves * (NS_PER_MOVE + NS_PER_EVENT * len(problem.schedule.rank)))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from solver.compiled import step_seconds, violations
 from solver.compiled_search import anneal_round
-from solver.placement.local_search import search_placement
+from solver.placement.local_search import _gathered, improve_placement, search_placement
 from solver.placement.problem import PlacementProblem, placed_times
 from solver.placement.search_tables import search_state, search_tables
 from tests.solver.placement_cases import placement_problems
@@ -89,3 +89,34 @@ def test_a_start_is_never_lost(problem: PlacementProblem, seed: int) -> None:
     for stopped in (True, False):
         found = search_placement(problem, moves=50, seed=seed, start=start, stopped=lambda now=stopped: now)
         assert (found.violations, found.step_s) <= before
+
+
+@given(placement_problems(), st.integers(0, 2**32 - 1))
+@settings(max_examples=20)
+def test_improving_loses_nothing_and_gives_the_same_again(problem: PlacementProblem, seed: int) -> None:
+    """The step and violations are those of the assignment, no worse than the start's, also when stopped at once."""
+    start = np.random.default_rng(seed).permutation(problem.nodes)[: problem.slots]
+    before = violations(start, problem.arrays.rules), step_seconds(start, problem.arrays)[0]
+    for stopped in (True, False):
+        found, again = (
+            improve_placement(problem, start, moves=900, seed=seed, stopped=lambda now=stopped: now)
+            for _ in range(2)
+        )
+        assert found.assignment.tolist() == again.assignment.tolist()
+        assert len(set(found.assignment.tolist())) == problem.slots
+        assert (found.violations, found.step_s) <= before
+        assert found.violations == violations(found.assignment, problem.arrays.rules)
+        assert found.step_s == step_seconds(found.assignment, problem.arrays)[0]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 9), st.integers(0, 4))
+def test_gathering_brings_the_nearest_to_the_slots(seed: int, slots: int, others: int) -> None:
+    """Every node stands somewhere once, those nearest on the slots, and others move no more than they must."""
+    random = np.random.default_rng(seed)
+    order = random.permutation(slots + others)
+    chosen, away_s = random.permutation(slots + others)[:slots], random.uniform(size=slots + others)
+    gathered = _gathered(order, chosen, away_s)
+    assert sorted(gathered.tolist()) == list(range(slots + others))
+    assert set(gathered[chosen].tolist()) == set(np.argsort(away_s)[:slots].tolist())
+    moved = int((gathered != order).sum())
+    assert moved == 2 * len(set(gathered[chosen].tolist()) - set(order[chosen].tolist()))

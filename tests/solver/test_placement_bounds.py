@@ -238,6 +238,19 @@ def test_every_ring_has_a_link_as_slow_as_its_nodes_thresholds(seed: int, nodes:
         assert (threshold[list(ring)] <= slowest).all()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_leaf_too_small_for_a_ring_leaves_only_links_between_leaves(seed: int) -> None:
+    """One of four leaves holds a whole ring of ten: its nodes alone have rings of fast links, of some 900."""
+    random = np.random.default_rng(seed)
+    leaf = random.permutation(np.repeat(range(4), (10, 9, 9, 15)))
+    healthy = leaf != 3
+    inside = (leaf[:, None] == leaf[None, :]) & healthy[:, None]
+    links = np.where(inside, 0.2, 0.4) * random.uniform(1.0, 1.5, (43, 43))
+    threshold = node_thresholds(links, 10)
+    assert (threshold[leaf == 0] <= 0.3).all()
+    assert (threshold[leaf != 0] >= 0.4).all()
+
+
 @settings(max_examples=30)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 7), st.integers(0, 3))
 def test_no_ring_is_faster_than_the_least_one(seed: int, count: int, others: int) -> None:

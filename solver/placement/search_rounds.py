@@ -1,0 +1,48 @@
+"""Rounds of local searches on one placement problem, each of twice the moves of the one before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from solver.placement.local_search import Found, improve_placement, search_placement
+from solver.placement.problem import PlacementProblem
+
+FIRST_MOVES_PER_SLOT: Final = 500
+"""Moves of the first round."""
+MOVES_PER_PAIR: Final = 30
+"""Moves of a search for each pair of slots, before a round has several: shorter ones do not settle."""
+SEEDS_PER_ROUND: Final = 10_000
+
+
+def search_round(
+    problem: PlacementProblem, round_: int, *, seed: int, known: Sequence[Found], stopped: Callable[[], bool]
+) -> Found:
+    """The best after one round: searches that start anew, then as many moves from the best of all and ``known``."""
+    starts, moves = new_searches(problem, round_)
+    met = list(known)
+    for index in range(starts):
+        met.append(search_placement(problem, moves=moves, seed=seed + index, stopped=stopped))
+        if stopped():
+            break
+    start = min(met, key=lambda each: (each.violations, each.step_s))
+    return improve_placement(problem, start.assignment, moves=starts * moves, seed=seed + starts, stopped=stopped)
+
+
+def new_searches(problem: PlacementProblem, round_: int) -> tuple[int, int]:
+    """Searches of one round that start anew, and moves of each: half of what the round has.
+
+    Half of the doubling goes into their number and half into their length: several short ones find more than a long
+    one, as long as they are not too short.
+    """
+    half = FIRST_MOVES_PER_SLOT * problem.slots * 2.0**round_ / 2
+    longest = max(half / math.sqrt(2.0**round_), MOVES_PER_PAIR * problem.slots**2)
+    starts = max(1, round(half / longest))
+    return starts, max(1, int(half / starts))
+
+
+def moves_of_round(problem: PlacementProblem, round_: int) -> int:
+    """Moves of all searches of a round."""
+    starts, moves = new_searches(problem, round_)
+    return 2 * starts * moves
