@@ -62,8 +62,8 @@ def situation(
 ) -> Situation:
     """How a cluster is now, for the replan of that id; what that has claimed itself counts as free.
 
-    ``supposed`` are reports that nobody made: the cluster is as they would leave it.  ``takes_free_nodes``: all free
-    nodes count as spares, whatever the settings say.
+    ``supposed`` are reports that nobody made: the cluster is as they would leave it.  ``takes_free_nodes``: all
+    free nodes count as spares, whatever the settings say.
     """
     settings = replan_settings.settings_of(session, cluster_id=cluster_id)
     events = (*health_events.read_known(session, cluster_id=cluster_id), *supposed)
