@@ -1,38 +1,54 @@
-"""Free nodes that nobody keeps as spares, and the change they would make to a decision on failures."""
+"""Free nodes that are no spares: those that a decision on failures leaves out, and what they would change."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy.orm import Session
 
 from app.db.engine import SessionFactory, transaction
-from app.services import occupancy, replan_problems, replans, reports, safe_answers
+from app.services import (
+    clusters,
+    health_events,
+    occupancy,
+    replan_problems,
+    replan_settings,
+    replans,
+    reports,
+    safe_answers,
+)
 from app.services.errors import Conflict
+from app.services.live_clusters import as_held, read_held
 from app.services.replans import ReplanRecord
+from cluster_models.degraded import degraded
 from cluster_models.recovery import BatchDecision
+from cluster_models.snapshot import ClusterSnapshot
 
 
 @dataclass(frozen=True, slots=True)
 class WithFreeNodes:
-    """The safe answer to the same failures if ``nodes`` were spares too."""
+    """The safe answer to the same failures if ``nodes`` were spares too; ``base``: each job's running plan."""
 
     nodes: tuple[str, ...]
     decision: BatchDecision
+    base: Mapping[str, str]
 
 
 def free_nodes(session: Session, *, replan: ReplanRecord, now: datetime) -> tuple[str, ...]:
     """Usable free nodes that are no spares, as the replan finds the cluster now; none where it is decided."""
-    if not replan.is_open or replan.chosen is not None:
+    settings = replan_settings.settings_of(session, cluster_id=replan.cluster_id)
+    if not replan.is_open or replan.chosen is not None or settings.all_free_nodes:
         return ()
-    spares, free = (
-        replan_problems.situation(
-            session, cluster_id=replan.cluster_id, replan_id=replan.id, now=now, takes_free_nodes=takes
-        ).document["spares"]
-        for takes in (False, True)
-    )
-    return tuple(node for node in free if node not in spares)
+    events = health_events.read_known(session, cluster_id=replan.cluster_id)
+    held = read_held(session, cluster_id=replan.cluster_id, claim_id=replan.id)
+    stored = clusters.get_cluster(session, reference=replan.cluster_id)
+    snapshot = as_held(ClusterSnapshot("", stored.cluster, ()), held)
+    cluster = degraded(snapshot, settings.conditions(events, now=now)).cluster
+    out = {each.node for each in settings.keep_out(events, now=now)}
+    out.update(occupancy.spare_names(session, cluster_id=replan.cluster_id))
+    return tuple(node for node in occupancy.free_nodes(cluster, {*held.running, *held.promised}) if node not in out)
 
 
 def answer_with_free_nodes(sessions: SessionFactory, *, replan_id: str, now: datetime) -> WithFreeNodes:
@@ -47,7 +63,7 @@ def answer_with_free_nodes(sessions: SessionFactory, *, replan_id: str, now: dat
         )
         problem = safe_answers.problem_of(session, found)
         prepared = safe_answers.prepared_for(session, problem, found)
-    return WithFreeNodes(nodes, safe_answers.work_out(problem, prepared))
+    return WithFreeNodes(nodes, safe_answers.work_out(problem, prepared), found.base)
 
 
 def use_free_nodes(session: Session, *, replan_id: str, now: datetime) -> str:

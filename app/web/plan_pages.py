@@ -35,6 +35,7 @@ from app.web.form import (
     degrees_in_use,
     description_in_use,
     filled,
+    label,
     placement_in_use,
     routing_in_use,
     settings_in_use,
@@ -53,6 +54,8 @@ from cluster_models.model_catalogue import catalogue_models
 from cluster_models.plan import NoPlan, Plan
 
 PAGE: Final = 50
+MOST_GIVEN_BACK: Final = 2_000_000
+"""Characters of a box that a form with mistakes gives back."""
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -194,6 +197,10 @@ def _create(service: Service, values: Typed) -> str:
 
 
 def _form(request: Request, session: Session, values: Typed, found: tuple[FormProblem, ...]) -> Response:
+    for name, text in values.items():
+        if isinstance(text, str) and len(text) > MOST_GIVEN_BACK:
+            values = {**values, name: ""}
+            found = (*found, FormProblem(name, label(name), "is too long to come back; choose its file again"))
     stored = clusters.list_clusters(session, limit=MAX_LIMIT)
     own_models = models.list_models(session, limit=MAX_LIMIT)
     own_routing = routing.list_routing(session, limit=MAX_LIMIT)

@@ -18,9 +18,10 @@ from app.db.engine import transaction
 from app.exports.options import options_of
 from app.exports.packing import packed
 from app.exports.registry import EXPORTS
+from app.presentation.free_nodes import free_nodes_sentence
 from app.presentation.steps import step_words
 from app.resources import Service, service_of
-from app.services import health_events, replan_views, replans, reports
+from app.services import free_nodes, health_events, replan_views, replans, reports
 from app.services.errors import Conflict, NotFound
 from app.services.pagination import MAX_LIMIT
 from app.services.replan_steps import LONGEST_ACTOR, Actor
@@ -72,6 +73,24 @@ def replan_progress(request: Request, replan_id: str, seen: str = "") -> Respons
         line=replan_line(record),
         mark=mark(record),
         waiting=waiting(record, datetime.now(UTC)),
+    )
+
+
+@router.get("/replans/{replan_id}/free-nodes")
+def with_free_nodes(request: Request, replan_id: str) -> Response:
+    """What would be done if the free nodes were spares too, with the button that makes them so."""
+    service = service_of(request)
+    answer = free_nodes.answer_with_free_nodes(service.sessions, replan_id=replan_id, now=datetime.now(UTC))
+    with service.read_sessions() as session:
+        record = replans.get_replan(session, replan_id=replan_id)
+        view = decision_view(replan_views.view_of(session, answer.decision, answer.base))
+    return page(
+        request,
+        "free_nodes.html",
+        line=replan_line(record),
+        nodes=answer.nodes,
+        address=f"/replans/{record.id}",
+        view=view,
     )
 
 
@@ -144,6 +163,13 @@ def _again(service: Service, asked: _Asked) -> str:
     return fresh
 
 
+def _use_free_nodes(service: Service, asked: _Asked) -> str:
+    with transaction(service.sessions) as session:
+        fresh = free_nodes.use_free_nodes(session, replan_id=asked.replan_id, now=datetime.now(UTC))
+    service.answer_failures(fresh)
+    return fresh
+
+
 _ACTS: Final[Mapping[str, Callable[[Service, _Asked], str]]] = {
     "approve": _step(replans.approve_replan),
     "approve_safe": _step(replans.approve_replan, answer=Answer.SAFE),
@@ -153,6 +179,7 @@ _ACTS: Final[Mapping[str, Callable[[Service, _Asked], str]]] = {
     "failed": _step(replans.fail_replan, problem="It could not be carried out."),
     "cancel": _step(replans.cancel_replan, problem="It was called off."),
     "again": _again,
+    "use_free": _use_free_nodes,
 }
 
 
@@ -161,6 +188,7 @@ def _replan(request: Request, replan_id: str, found: tuple[FormProblem, ...], st
     with service_of(request).read_sessions() as session:
         record = replans.get_replan(session, replan_id=replan_id)
         shown = _shown_answer(record)
+        free = free_nodes.free_nodes(session, replan=record, now=now)
         view = None if shown is None else _view(session, record, shown, request.query_params.get("card", ""))
         events = health_events.list_events(
             session, reference=record.cluster_id, limit=MAX_LIMIT, replan_id=record.id
@@ -182,6 +210,7 @@ def _replan(request: Request, replan_id: str, found: tuple[FormProblem, ...], st
         mark=mark(record),
         superseded_by=record.superseded_by,
         is_safe=shown is Answer.SAFE,
+        free_nodes=free_nodes_sentence(free),
         view=view,
         events=event_rows(sorted(events.items, key=lambda each: each.event.occurred_at)),
         moments=moments(record),

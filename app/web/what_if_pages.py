@@ -35,17 +35,24 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @router.get("/clusters/{name:path}/what-if")
 def ask(request: Request, name: str) -> Response:
-    """The empty form."""
-    return _page(request, name, (), (), (), None)
+    """The empty form, or the answer to what the address asks: it can be sent to others and asked again."""
+    asked = request.query_params
+    if not any(each in asked for each in ("node", "nodes_text", "switch")):
+        return _page(request, name, (), (), (), None)
+    return _answer(request, name, (*asked.getlist("node"), asked.get("nodes_text", "")), asked.getlist("switch"))
 
 
 @router.post("/clusters/{name:path}/what-if")
 def answer(request: Request, name: str, data: Annotated[FormData, Depends(sent_names)]) -> Response:
+    """The same for more nodes than an address holds."""
+    names = (str(each) for each in (*data.getlist("node"), data.get("nodes_text", "")))
+    return _answer(request, name, tuple(names), tuple(map(str, data.getlist("switch"))))
+
+
+def _answer(request: Request, name: str, named: Sequence[str], switched: Sequence[str]) -> Response:
     """Decision that would be made at once, or the problems with the question."""
-    text = data.get("nodes_text")
-    named = _SEPARATORS.split(text.strip()) if isinstance(text, str) else []
-    nodes = tuple(dict.fromkeys(each for each in (*map(str, data.getlist("node")), *named) if each))
-    switches = tuple(dict.fromkeys(map(str, data.getlist("switch"))))
+    nodes = tuple(dict.fromkeys(each for text in named for each in _SEPARATORS.split(text) if each))
+    switches = tuple(dict.fromkeys(switched))
     found: list[FormProblem] = []
     if not nodes and not switches:
         found.append(FormProblem("nodes", "Nodes", "are missing; choose what fails"))

@@ -237,3 +237,11 @@ def test_what_if_of_nothing_is_refused(failed: Failed, fields: dict[str, Any], w
     answer = _what_if(failed, **fields)
     assert answer.status_code == 422
     assert words in told(answer.text)
+
+
+def test_a_question_has_an_address(failed: Failed) -> None:
+    """What was asked stands in it, so that the answer can be reloaded and sent on."""
+    page = failed.browser.get(f"/clusters/{CLUSTER}/what-if?node=n1&node=n0")
+    assert page.status_code == 200
+    assert "If n1, n0 failed now" in told(page.text)
+    assert ticked(page.text, "node") == ["n0", "n1"]

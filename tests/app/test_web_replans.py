@@ -13,7 +13,7 @@ import pytest
 from app.db.engine import transaction
 from app.db.replan_tables import ReplanRow
 from app.db.status import ReplanStatus
-from app.services import replan_settings, replan_solves, replans
+from app.services import occupancy, replan_settings, replan_solves, replans
 from app.services.replan_settings import ReplanSettings
 from app.services.safe_answers import answer_safely
 from cluster_models.health_events import HealthState
@@ -220,3 +220,21 @@ def test_in_a_storm_of_reports_the_page_asks_to_look_first(failed: Failed) -> No
     assert "Look first: watch spoke ill of 4 of 8 nodes within 5 min" in told(failed.page())
     failed.solve()
     assert "Look first: watch spoke ill of 4 of 8 nodes within 5 min" in told(failed.page())
+
+
+def test_free_nodes_that_are_no_spares_are_offered_and_priced(failed: Failed) -> None:
+    """Without the spare the free nodes are named; their answer has an address, and a button makes them spares."""
+    assert "free and no spare" in told(failed.page())
+    with transaction(failed.service.sessions) as session:
+        occupancy.replace_spares(session, reference=CLUSTER, nodes=[])
+    assert answer_safely(failed.service.sessions, replan_id=failed.replan_id, now=START)
+    page = failed.page()
+    assert "nodes are free and no spares, so this decision leaves them out: n4, n5, n6 and n7." in told(page)
+    offered = failed.browser.get(f"{failed.address}/free-nodes").text
+    assert "a moves to spare nodes where it lost some" in told(offered)
+    assert buttons(offered) == ["use_free"]
+    fresh = where(failed.press("use_free"))
+    assert "free and no spare" not in told(failed.browser.get(fresh).text)
+    with failed.service.read_sessions() as session:
+        cluster_id = replans.get_replan(session, replan_id=failed.replan_id).cluster_id
+        assert occupancy.spare_names(session, cluster_id=cluster_id) == ("n4", "n5", "n6", "n7")

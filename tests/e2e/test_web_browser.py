@@ -189,12 +189,13 @@ def test_from_a_pasted_cluster_to_the_plan_by_keyboard(page: Page, site: Site) -
 
     site.gate.touch()
     page.get_by_role("heading", name="Who sits where").wait_for()
-    assert page.get_by_text("32,768 tokens/s").is_visible()
+    assert page.get_by_text("32,768 tokens/s", exact=True).is_visible()
     assert page.get_by_text("No plan in the search space can be more than 0.20 % better").is_visible()
     seats = page.get_by_role("region", name="Who sits where, table")
     assert seats.get_by_role("columnheader").all_inner_texts() == ["Stage", "Replica 0", "Replica 1"]
     assert "rank 0\N{EN DASH}1" in seats.inner_text()
-    assert page.get_by_role("img").count() == 3
+    pictures = ("The step on one axis", "Racks", "Parts of", "Memory of each stage", "Predicted schedule")
+    assert [page.get_by_role("img", name=name).count() for name in pictures] == [1] * len(pictures)
     _tab_to(page, "#zoom")
     page.keyboard.press("ArrowDown")
     _tab_to(page, "#schedule ~ form button")
