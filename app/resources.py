@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import structlog
@@ -37,11 +37,15 @@ class Service:
     read_sessions: SessionFactory
     jobs: JobClient
     metrics: Metrics
+    by_tenant: dict[str, Service] = field(default_factory=dict, repr=False)
+    """The service as each tenant sees it, once one has asked: making sessions takes half a millisecond."""
 
     def of_tenant(self, tenant: str) -> Service:
         """The service as one tenant sees it; an empty name is nobody's, who sees nothing."""
-        sessions, reading = for_tenant(self.sessions, tenant), for_tenant(self.read_sessions, tenant)
-        return replace(self, sessions=sessions, read_sessions=reading)
+        if tenant not in self.by_tenant:
+            sessions, reading = for_tenant(self.sessions, tenant), for_tenant(self.read_sessions, tenant)
+            self.by_tenant[tenant] = replace(self, sessions=sessions, read_sessions=reading)
+        return self.by_tenant[tenant]
 
     def queue_plan(self, plan_id: str) -> None:
         """Queue a plan whose row is committed; when the queue is away, a worker's keeper finds the row later."""
