@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
+from cluster_models.serving_figures import Interval, StepShares
 from cluster_models.units import GIB
-from solver.serving.predict import Interval, PoolMemory, ServingPrediction, StepShares
+from solver.serving.predict import PoolMemory, ServingPrediction
 
 MILLI = 1000.0
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from cluster_models.errors import InvalidWorkload
 from cluster_models.serving import Pool, check_serving
+from cluster_models.serving_figures import Interval, StepShares
 from solver.serving.cases import Arrays, ServingCase, arrays_of, steady_of
 from solver.serving.memory import WorkerMemory
 from solver.serving.rates import Effects, Rates, held_out_spreads, rates_of, shipped_effects
@@ -19,15 +20,6 @@ from solver.serving.steps import StepTime
 
 RATE_STEPS: Final = 20
 """Halvings of the search for the largest rate that is kept up with, a millionth of the one asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A figure and the range that four measurements in five fall into (docs/serving.md, section 6)."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +33,6 @@ class PoolMemory:
     cache_bytes: float
     sequence_bytes: float
     most_sequences: float
-
-
-@dataclass(frozen=True, slots=True)
-class StepShares:
-    """Seconds of one step by part."""
-
-    dense_s: float
-    expert_s: float
-    attention_s: float
-    collective_s: float
-    overhead_s: float
-
-    @property
-    def total_s(self) -> float:
-        """The whole step."""
-        return self.dense_s + self.expert_s + self.attention_s + self.collective_s + self.overhead_s
 
 
 @dataclass(frozen=True, slots=True)

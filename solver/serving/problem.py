@@ -1,0 +1,22 @@
+"""Inputs of the serving planner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cluster_models.errors import InvalidInput
+from cluster_models.serving_goal import ServedModel, ServingGoal
+from cluster_models.snapshot import ClusterSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class ServingProblem:
+    """A snapshot of a cluster, the models to serve on it, and the goal."""
+
+    snapshot: ClusterSnapshot
+    models: tuple[ServedModel, ...]
+    goal: ServingGoal = field(default_factory=ServingGoal)
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            raise InvalidInput("models", [], "names no model to serve", "give at least one")
