@@ -57,7 +57,9 @@ def served(engine: str = "vllm-0.16", *, experts: int = 0, **workload: Any) -> S
     return ServedModel(model, ServingWorkload(engine=serving_engine(engine), **given))
 
 
-def replica(number: int, worker: Worker, places: Places, *, phase: Phase = Phase.BOTH, share: float = 1.0) -> Replica:
+def replica(
+    number: int, worker: Worker, places: Places, *, phase: Phase = Phase.BOTH, share: float = 1.0
+) -> Replica:
     """A replica on ``places``: nodes with the numbers of their GPUs in rank order."""
     return Replica(
         number,

@@ -138,7 +138,9 @@ class CacheTransferDocument(ValueDocument[CacheTransfer]):
     bandwidth_gbytes_per_s: Annotated[float, Holds("bytes_per_s", GBYTE)] = Field(
         description="Slowest link of the group, in 10^9 bytes a second.", examples=[48.0]
     )
-    time_ms: Annotated[float, Holds("seconds", MILLISECOND)] = Field(description="How long it takes.", examples=[9.0])
+    time_ms: Annotated[float, Holds("seconds", MILLISECOND)] = Field(
+        description="How long it takes.", examples=[9.0]
+    )
     crosses_nodes: bool = Field(description="Whether it leaves the node.", examples=[True])
 
 
@@ -189,7 +191,9 @@ class ServingCertificateDocument(ValueDocument[ServingCertificate]):
     """How far from optimal the plan can be, within the performance model."""
 
     objective: float = Field(description="Objective of the plan, in its own unit.", examples=[5000.0])
-    bound: float = Field(description="No choice and placement of the enumerated groups beats it.", examples=[5020.0])
+    bound: float = Field(
+        description="No choice and placement of the enumerated groups beats it.", examples=[5020.0]
+    )
     gap: float = Field(description="|bound - objective| / objective.", examples=[0.004])
     stopped_by: StopReason = Field(description="What ended the search.", examples=["proven"])
     shapes: int = Field(description="Workers enumerated, by GPU kind, degrees and links.", examples=[48])
@@ -269,4 +273,3 @@ class RemedyDocument(ValueDocument[Remedy]):
     kind: RemedyKind = Field(description="What to change.", examples=["token_limit"])
     value: float | None = Field(description="To what, in SI units; null where it is no figure.", examples=[0.011])
     name: str = Field(description="Name of a kind or format; may be empty.", examples=[""])
-
