@@ -60,6 +60,27 @@ Given = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Option of the format: image, queue, namespace, command ..."),
 ]
+Objective = Annotated[
+    str | None,
+    typer.Option(
+        "--objective", metavar="NAME", help="Of serving: throughput, goodput, gpus, cost or power, over the file's."
+    ),
+]
+MaxGpus = Annotated[
+    int | None, typer.Option("--max-gpus", min=1, metavar="NUMBER", help="Of serving: GPUs to use at most.")
+]
+Pin = Annotated[
+    list[str] | None,
+    typer.Option("--pin", metavar="NAME=VALUE", help="Of serving: a degree of all workers, as tensor=4."),
+]
+Also = Annotated[
+    list[str] | None,
+    typer.Option("--also", metavar="MODEL=FILE", help="Of serving: one more model with its workload file."),
+]
+Exports = Annotated[
+    Path | None,
+    typer.Option("--exports", metavar="DIR", help="Of serving: also write every export that can take the plan."),
+]
 
 
 @app.command()
@@ -95,14 +116,37 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
     ] = False,
     tokens: Tokens = None,
     gpu_price: GpuPrice = None,
+    objective: Objective = None,
+    max_gpus: MaxGpus = None,
+    pin: Pin = None,
+    also: Also = None,
+    exports: Exports = None,
     verbose: Verbose = False,
     output: PlanFile = None,
 ) -> None:
-    """Search the best plan for a model and a workload on a measured cluster."""
-    from app.cli import planning  # noqa: PLC0415 - see above
+    """Search the best plan for a model and a workload, of training or of serving, on a measured cluster."""
+    from app.cli import planning, serving_planning  # noqa: PLC0415 - see above
     from app.cli.routed import Routed  # noqa: PLC0415 - see above
+    from app.cli.serving_predicting import is_serving  # noqa: PLC0415 - see above
 
     options = planning.options_of(time_limit=time_limit, effort=effort, seed=seed, gap=gap, backend=backend)
+    serving = serving_planning.ServingOptions(objective, max_gpus, tuple(pin or ()), tuple(also or ()), exports)
+    if is_serving(workload):
+        training = {"--framework-file": framework_file, "--calibration": calibration, "--routing": routing}
+        training |= {"--robust": robust, "--fastest": fastest, "--tokens": tokens, "--gpu-price": gpu_price}
+        serving_planning.refuse_training_options(training)
+        serving_planning.run_serving_plan(
+            cluster,
+            model,
+            workload,
+            serving=serving,
+            options=options,
+            as_json=as_json,
+            output=output,
+            everything=verbose,
+        )
+        return
+    serving.refuse_any()
     routed = Routed(tuple(routing or ()), tuple(routing_weight or ()), keep_expert_order)
     choice = planning.choice_of(robust=robust, fastest=fastest)
     files = planning.ProblemFiles(cluster, model, workload, framework_file, calibration, routed, choice)

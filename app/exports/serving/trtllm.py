@@ -53,7 +53,7 @@ def config_name(server: Server) -> str:
 def config(server: Server, options: Options) -> dict[str, Any]:
     """The YAML file of a server."""
     worker, workload, replica = server.worker, server.served.workload, server.replica
-    cache = {"free_gpu_memory_fraction": round(server.memory_fraction, 6)}
+    cache: dict[str, Any] = {"free_gpu_memory_fraction": round(server.memory_fraction, 6)}
     if workload.cache_format is CacheFormat.FP8:
         cache |= {"dtype": "fp8"}
     made: dict[str, Any] = {
