@@ -23,8 +23,6 @@ class NoServingReason(StrEnum):
     """Each limit can be met, not both at once."""
     LOAD = "load"
     """The cluster does not keep up with the load within the limits."""
-    PRICE = "price"
-    """Cost is the objective and no GPU kind has a price."""
 
 
 class RemedyKind(StrEnum):

@@ -1,0 +1,1 @@
+"""The choice of replicas and their GPUs (docs/serving.md, choosing)."""

@@ -1,0 +1,211 @@
+"""What groups of one model offer the integer program: loads, rates and costs, without those that others replace."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from cluster_models.gpus import GpuKind
+from cluster_models.serving_goal import ServedModel, ServingGoal, ServingMode, ServingObjective
+from solver.candidates import IntArray
+from solver.serving.cases import Arrays
+from solver.serving.loads import FloatArray
+from solver.serving.planning.groups import Group, single_groups
+from solver.serving.planning.islands import Site
+from solver.serving.planning.pricing import (
+    Points,
+    WorkerTable,
+    cases_of,
+    closed_at,
+    closed_points,
+    highest,
+    most_in_flight,
+    open_at,
+    refined,
+    take_cases,
+    worker_table,
+)
+from solver.serving.planning.program import Demand, Offer
+from solver.serving.planning.shapes import Shape
+from solver.serving.planning.splits import split_groups
+from solver.serving.planning.zones import Zone
+from solver.serving.rates import Rates
+
+OPEN_MARGIN: Final = 2.0
+"""Arrivals that a group is tried with at most, over its rate with as many requests in flight as it holds."""
+LIGHT: Final = 1e-3
+"""The least, over the same."""
+BEST_LOADS: Final = 60
+"""Loads at which groups that take the same parts of islands are compared."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Priced:
+    """Groups (G,) of one model with their points; ``top`` (G,): the row of each at its highest load within limits.
+
+    ``shapes`` workers were enumerated, ``too_large`` of them do not hold a request.
+    """
+
+    served: ServedModel
+    groups: tuple[Group, ...]
+    cases: tuple[Arrays, Rates] | None
+    points: Points
+    top: IntArray
+    shapes: int
+    too_large: int
+
+
+def is_exact(served: ServedModel, goal: ServingGoal) -> bool:
+    """Whether the objective asks for exactly the requests in flight of the workload."""
+    return goal.objective is ServingObjective.THROUGHPUT and served.workload.concurrency is not None
+
+
+def demand(served: ServedModel, goal: ServingGoal) -> Demand:
+    """The load that groups of the model must take; of goodput, as little as any group takes."""
+    workload = served.workload
+    load = workload.requests_per_s if workload.concurrency is None else workload.concurrency
+    assert load is not None  # a workload has one of them
+    if goal.objective is ServingObjective.GOODPUT:
+        load = 0.0
+    return Demand(load, is_exact(served, goal))
+
+
+def priced(model: int, served: ServedModel, site: Site, zones: Sequence[Zone], goal: ServingGoal) -> Priced:
+    """All groups of one model that hold a request, priced in ``zones``."""
+    every = list(single_groups(model, served, site, zones, goal))
+    if not every:
+        return nothing_priced(served)
+    table = worker_table(served, zones, list(dict.fromkeys((each.zone, each.decode) for each in every)))
+    singles = [each for each in every if table.fits[table.row(each.zone, each.decode)]]
+    groups = list(singles) if ServingMode.AGGREGATED in goal.modes else []
+    if ServingMode.SPLIT in goal.modes and served.workload.engine.splits:
+        groups += dict.fromkeys(split_groups(table, site, singles))
+    found = priced_groups(table, groups, goal)
+    return replace(found, shapes=len(every), too_large=len(every) - len(singles))
+
+
+def nothing_priced(served: ServedModel) -> Priced:
+    """No group at all."""
+    nothing = np.zeros(0, dtype=np.int64)
+    none = np.zeros(0)
+    empty = Points(nothing, none, none, none, none, none > 0)
+    return Priced(served, (), None, empty, nothing, 0, 0)
+
+
+def priced_groups(table: WorkerTable, groups: Sequence[Group], goal: ServingGoal) -> Priced:
+    """``groups`` of the table's workers."""
+    served = table.served
+    if not groups:
+        return nothing_priced(served)
+    cases = cases_of(table, groups)
+    most = most_in_flight(cases)
+    if is_exact(served, goal):
+        most = np.full(len(groups), served.workload.concurrency)
+    points = closed_points(served, cases, most)
+    return Priced(served, tuple(groups), cases, points, highest(points, len(groups)), len(groups), 0)
+
+
+def workers_of(groups: Sequence[Group], zones: Sequence[Zone]) -> list[tuple[int, Shape]]:
+    """Workers of ``groups``, each once, with the zone that prices it."""
+    return list(
+        dict.fromkeys(
+            (zones[each.zone].speed if shape.islands == 1 else each.zone, shape)
+            for each in groups
+            for shape in (each.decode, each.prefill)
+            if shape is not None
+        )
+    )
+
+
+def capacities(prices: Priced, groups: IntArray) -> Points:
+    """Points of ``groups`` at the highest load within the limits, those that meet them at none marked so.
+
+    Of workloads with a rate: the highest rate of random arrivals; else the most requests in flight.
+    """
+    assert prices.cases is not None  # there are groups
+    served, cases = prices.served, take_cases(prices.cases, groups)
+    points = prices.points
+    if served.workload.concurrency is not None:
+        top = prices.top[groups]
+        low = np.where(top >= 0, points.concurrency[top], 0.0)
+        after = np.minimum(top + 1, len(points.group) - 1)
+        follows = (top >= 0) & (points.group[after] == groups)
+        return refined(partial(closed_at, served, cases), low, np.where(follows, points.concurrency[after], low))
+    last = np.searchsorted(points.group, groups, side="right") - 1
+    high = OPEN_MARGIN * points.requests_per_s[last]
+    return refined(partial(open_at, served, cases), LIGHT * high, high)
+
+
+def offers_of(prices: Priced, zones: Sequence[Zone], goal: ServingGoal) -> list[Offer]:
+    """Offers of the groups that meet the limits, without those that another on the same islands replaces."""
+    costs = [gpu_cost(zones[group.zone].gpu, goal) for group in prices.groups]
+    able = np.flatnonzero((prices.top >= 0) & np.isfinite(costs))
+    if not len(able):
+        return []
+    if is_exact(prices.served, goal):
+        return _at_loads(prices, able)
+    top = capacities(prices, able)
+    load = top.concurrency if prices.served.workload.concurrency is not None else top.requests_per_s
+    value = top.requests_per_s if goal.objective.is_maximum else load
+    best: dict[tuple[int, object], int] = {}
+    for row in np.flatnonzero(top.meets & (load > 0)):
+        group = prices.groups[able[row]]
+        key = (group.zone, group.slots)
+        if key not in best or value[row] > value[best[key]]:
+            best[key] = int(row)
+    return [
+        Offer(
+            prices.groups[able[row]],
+            load[row : row + 1],
+            _costs(prices, prices.groups[able[row]], top.requests_per_s[row : row + 1], zones, goal),
+        )
+        for row in best.values()
+    ]
+
+
+def _costs(
+    prices: Priced, group: Group, requests_per_s: FloatArray, zones: Sequence[Zone], goal: ServingGoal
+) -> FloatArray:
+    """What the objective, as a minimum, counts for one group at each rate."""
+    if goal.objective.is_maximum:
+        return -prices.served.weight * prices.served.workload.output_tokens * requests_per_s
+    return np.full(len(requests_per_s), gpu_cost(zones[group.zone].gpu, goal) * group.gpus)
+
+
+def gpu_cost(gpu: GpuKind, goal: ServingGoal) -> float:
+    """What one GPU counts for an objective that is a minimum; infinite without a price where it is cost."""
+    if goal.objective is ServingObjective.COST:
+        return math.inf if gpu.price_usd_per_hour is None else gpu.price_usd_per_hour
+    return gpu.power_watts if goal.objective is ServingObjective.POWER else 1.0
+
+
+def _at_loads(prices: Priced, able: IntArray) -> list[Offer]:
+    """Offers at every load, of groups that are the fastest at some load among those on the same islands."""
+    points = prices.points
+    starts = np.searchsorted(points.group, able)
+    rows = {int(g): slice(start, prices.top[g] + 1) for g, start in zip(able, starts, strict=True)}
+    alike: dict[tuple[int, object], list[int]] = defaultdict(list)
+    for g in rows:
+        group = prices.groups[g]
+        alike[group.zone, group.slots].append(g)
+    most = float(points.concurrency[prices.top[able]].max())
+    grid = np.geomspace(min(1.0, most), most, BEST_LOADS)
+    kept: dict[int, None] = {}
+    for members in alike.values():
+        rates = np.array(
+            [
+                np.interp(grid, points.concurrency[rows[g]], points.requests_per_s[rows[g]], right=-np.inf)
+                for g in members
+            ]
+        )
+        kept |= dict.fromkeys(members[best] for best in np.unique(rates.argmax(axis=0)))
+    scale = prices.served.weight * prices.served.workload.output_tokens
+    return [
+        Offer(prices.groups[g], points.concurrency[rows[g]], -scale * points.requests_per_s[rows[g]]) for g in kept
+    ]

@@ -1,0 +1,226 @@
+"""Prices of many groups at once: latencies and rates at every load, by the arrays of ``solver.serving.cases``.
+
+Shapes: W workers (a shape in a zone), G groups, P points (a group at a load), flat over all groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from cluster_models.serving import Pool, ServingConfiguration
+from cluster_models.serving_goal import ServedModel
+from solver.candidates import BoolArray, IntArray
+from solver.serving.cases import Arrays, ServingCase, arrays_of, steady_of
+from solver.serving.loads import FloatArray
+from solver.serving.planning.groups import Group
+from solver.serving.planning.shapes import Shape
+from solver.serving.planning.zones import Zone
+from solver.serving.rates import Rates, rates_of
+from solver.serving.steady_state import Steady, open_state
+
+LEVEL_RATIO: Final = 1.15
+"""Step between the loads at which a group is priced: rates between two of them are a straight line within 0.3 %."""
+BLOCK: Final = 16_384
+"""Points priced at once: their arrays stay in the processor's cache."""
+HALVINGS: Final = 12
+"""Of the search for the highest load within the limits: to a four-thousandth."""
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WorkerTable:
+    """Workers (W,) of one model, each as if it did both phases; ``split_rates`` where it does one of them."""
+
+    served: ServedModel
+    rows: dict[tuple[int, Shape], int]
+    zones: Sequence[Zone]
+    arrays: Arrays
+    rates: Rates
+    split_rates: Rates
+
+    def row(self, zone: int, shape: Shape) -> int:
+        """The worker's row; within one island it is priced once for all zones of its speed."""
+        return self.rows[self.zones[zone].speed if shape.islands == 1 else zone, shape]
+
+    @property
+    def fits(self) -> BoolArray:
+        """Workers (W,) that hold their weights and a request."""
+        return np.asarray(self.arrays.fits > 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Points:
+    """Groups (P,) at loads: requests in flight, rates and latencies, and whether the limits are met."""
+
+    group: IntArray
+    concurrency: FloatArray
+    requests_per_s: FloatArray
+    first_token_s: FloatArray
+    token_s: FloatArray
+    meets: BoolArray
+
+
+def take(value: Value, rows: IntArray) -> Value:
+    """The dataclass of arrays ``value`` at ``rows``."""
+    arrays: dict[str, Any] = {
+        field.name: getattr(value, field.name)[rows]
+        for field in fields(value)  # type: ignore[arg-type]
+    }
+    return type(value)(**arrays)
+
+
+def worker_table(served: ServedModel, zones: Sequence[Zone], workers: Sequence[tuple[int, Shape]]) -> WorkerTable:
+    """The table of ``workers``, each a zone by number and a shape."""
+    cases = [_case(served, zones[zone], shape) for zone, shape in workers]
+    properties = [case.properties for case in cases]
+    return WorkerTable(
+        served=served,
+        rows={worker: row for row, worker in enumerate(workers)},
+        zones=zones,
+        arrays=arrays_of(cases),
+        rates=rates_of(properties),
+        split_rates=rates_of([{**each, "split": "split"} for each in properties]),
+    )
+
+
+def _case(served: ServedModel, zone: Zone, shape: Shape) -> ServingCase:
+    return ServingCase(
+        architecture=served.architecture,
+        gpu=zone.gpu,
+        links=zone.links(shape.islands, shape.slot),
+        workload=served.workload,
+        configuration=ServingConfiguration(Pool(shape.worker)),
+        transfer_bytes_per_s=zone.transfer_bytes_per_s,
+    )
+
+
+def cases_of(table: WorkerTable, groups: Sequence[Group]) -> tuple[Arrays, Rates]:
+    """Arrays and rates of ``groups`` (G,) of the table's model."""
+    decode = np.array([table.row(group.zone, group.decode) for group in groups])
+    prefill = np.array([table.row(group.zone, group.prefill or group.decode) for group in groups])
+    split = np.array([float(group.prefill is not None) for group in groups])
+    workers = np.array([float(group.decode_replicas) for group in groups])
+    loads, traffic = take(table.arrays.decode, decode), take(table.arrays.traffic, decode)
+    near = np.array(
+        [
+            table.zones[group.zone].transfer_bytes_per_s / table.zones[group.zone].domain_bytes_per_s
+            if group.near
+            else 1.0
+            for group in groups
+        ]
+    )
+    rates = take(table.rates, decode)
+    if split.any():
+        others = take(table.split_rates, decode)
+        rates = Rates(
+            **{
+                field.name: np.where(split > 0, getattr(others, field.name), getattr(rates, field.name))
+                for field in fields(Rates)
+            }
+        )
+    arrays = Arrays(
+        decode=loads,
+        prefill=take(table.arrays.prefill, prefill),
+        traffic=replace(
+            traffic,
+            decode_workers=workers,
+            prefill_workers=np.where(split > 0, [float(group.prefill_replicas) for group in groups], workers),
+            split=split,
+            transfer_s=traffic.transfer_s * near,
+        ),
+        decode_memory=take(table.arrays.decode_memory, decode),
+        prefill_memory=take(table.arrays.prefill_memory, prefill),
+    )
+    return arrays, rates
+
+
+def take_cases(cases: tuple[Arrays, Rates], rows: IntArray) -> tuple[Arrays, Rates]:
+    """Cases at ``rows``."""
+    arrays, rates = cases
+    return Arrays(**{field.name: take(getattr(arrays, field.name), rows) for field in fields(Arrays)}), take(
+        rates, rows
+    )
+
+
+def most_in_flight(cases: tuple[Arrays, Rates]) -> FloatArray:
+    """Requests (G,) that each group holds at once."""
+    traffic = cases[0].traffic
+    return np.asarray(traffic.most_sequences * traffic.decode_workers)
+
+
+def closed_points(served: ServedModel, cases: tuple[Arrays, Rates], most: FloatArray) -> Points:
+    """Points of every group at loads up to ``most`` (G,) in flight, rising by ``LEVEL_RATIO``."""
+    counts = 2 + np.ceil(np.log(np.maximum(most, 1.0)) / np.log(LEVEL_RATIO)).astype(np.int64)
+    group = np.repeat(np.arange(len(most)), counts)
+    step = np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)
+    loads = np.minimum(np.minimum(1.0, most)[group] * LEVEL_RATIO**step, most[group])
+    is_new = np.concatenate([[True], (np.diff(loads) > 0) | (np.diff(group) > 0)])
+    return closed_at(served, cases, group[is_new], loads[is_new])
+
+
+def closed_at(served: ServedModel, cases: tuple[Arrays, Rates], group: IntArray, concurrency: FloatArray) -> Points:
+    """Points of groups (P,) with ``concurrency`` (P,) requests in flight."""
+
+    def state(arrays: Arrays, rates: Rates, loads: FloatArray) -> Steady:
+        traffic = replace(arrays.traffic, concurrency=loads)
+        return steady_of(replace(arrays, traffic=traffic), rates)
+
+    return replace(_points(served, cases, group, concurrency, state), concurrency=concurrency)
+
+
+def open_at(
+    served: ServedModel, cases: tuple[Arrays, Rates], group: IntArray, requests_per_s: FloatArray
+) -> Points:
+    """Points of groups (P,) under random arrivals at ``requests_per_s`` (P,)."""
+
+    def state(arrays: Arrays, rates: Rates, loads: FloatArray) -> Steady:
+        return open_state(arrays.decode, arrays.prefill, rates, arrays.traffic, loads)
+
+    return _points(served, cases, group, requests_per_s, state)
+
+
+def _points(
+    served: ServedModel,
+    cases: tuple[Arrays, Rates],
+    group: IntArray,
+    loads: FloatArray,
+    state: Callable[[Arrays, Rates, FloatArray], Steady],
+) -> Points:
+    parts = []
+    for start in range(0, len(group), BLOCK):
+        block = slice(start, start + BLOCK)
+        steady = state(*take_cases(cases, group[block]), loads[block])
+        parts.append((steady.first_token_s, steady.token_s, steady.requests_per_s, steady.queue_s))
+    first, token, rate, queue = (np.concatenate(each) for each in zip(*parts, strict=True))
+    outputs = served.workload.output_tokens - 1
+    meets = np.isfinite(queue)
+    for limit, value in (
+        (served.workload.time_to_first_token_s, first),
+        (served.workload.time_per_output_token_s, token),
+    ):
+        meets &= value <= (np.inf if limit is None else limit)
+    return Points(group, rate * (first + outputs * token), rate, first, token, meets)
+
+
+def highest(points: Points, groups: int) -> IntArray:
+    """For each group (G,) its last point before the limits are missed, -1 where the first misses them."""
+    starts = np.searchsorted(points.group, np.arange(groups))
+    rows = np.arange(len(points.group))
+    ends = np.append(starts[1:], len(rows))
+    missed = np.minimum.reduceat(np.where(points.meets, len(rows), rows), starts)
+    last = np.minimum(missed, ends) - 1
+    return np.where(last >= starts, last, -1)
+
+
+def refined(at: Callable[[IntArray, FloatArray], Points], low: FloatArray, high: FloatArray) -> Points:
+    """The highest loads (G,) within the limits, between ``low``, which meets them, and ``high``."""
+    rows = np.arange(len(low))
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        meets = at(rows, middle).meets
+        low, high = np.where(meets, middle, low), np.where(meets, high, middle)
+    return at(rows, low)

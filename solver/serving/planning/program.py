@@ -1,0 +1,303 @@
+"""The integer program that picks groups and the islands they take.
+
+Letters: j groups, l loads of a group, z zones, k classes of islands, q sizes (GPUs in one island), p patterns.
+
+    n[j]        groups of this kind, whole
+    a[j,l]      of them, at load l (where requests in flight are given); real
+    u[k,z,q]    parts of q GPUs that groups of zone z take in islands of class k, whole
+    y[k,p]      islands of class k cut after pattern p, whole
+
+    min  sum_j cost[j] n[j] + sum_jl cost[j,l] a[j,l]
+    s.t. sum_l a[j,l] = n[j]                                         a group runs at some load
+         sum_jl load[l] a[j,l]  = load of the model                  or  sum_j load[j] n[j] >= load of the model
+         sum_{j in z} parts[j,q] n[j] = sum_{k in z} u[k,z,q]        every part lies in an island of its zone
+         sum_z u[k,z,q] <= sum_p parts[p,q] y[k,p]                   within the pattern of its island
+         sum_p y[k,p] <= islands of k
+         sum_j gpus[j] n[j] <= max_gpus,  and so for power
+
+Islands of more than ``MOST_CUT`` GPUs are cut freely: sum_zq q u[k,z,q] <= GPUs, an island a class.  A real share
+of ``a`` says that the mean load of a group lies between two of those priced.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from cluster_models.serving_goal import ServingGoal
+from solver.candidates import BoolArray, IntArray
+from solver.ilp import IlpOutcome, LinearModel, ModelBuilder, solve_integer, solve_relaxation
+from solver.problem import Backend
+from solver.serving.loads import FloatArray
+from solver.serving.planning.groups import Group
+from solver.serving.planning.zones import MOST_CUT, IslandClass, Zone
+
+NODE_LIMIT: Final = 200_000
+FIRST_GROUPS: Final = 40
+"""Groups, the best by the relaxation, among which a choice is sought first."""
+GPU_TIE: Final = 1e-7
+"""What a GPU costs beside a maximum, over the largest single term of it: of equal plans the smallest is taken."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Offer:
+    """A group and what it does at loads (L,), in the unit of its model's demand; ``cost`` of one at each."""
+
+    group: Group
+    loads: FloatArray
+    costs: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Load of one model; ``is_exact`` where groups share it out, else what they must be able to take at least."""
+
+    load: float
+    is_exact: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solved:
+    """The outcome, the objective of the relaxation, and by how much one of each group (J,) raises that at least."""
+
+    outcome: IlpOutcome
+    relaxed: float
+    worth: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Of a class of islands, the parts of each zone and size that a solution takes."""
+
+    zone: int
+    size: int
+    island_class: int
+    parts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """A solution: groups with their numbers and mean loads, where their parts lie, how islands are cut.
+
+    ``patterns``: class, parts of a pattern, islands.
+    """
+
+    counts: tuple[tuple[int, int, float], ...]
+    cuts: tuple[Cut, ...]
+    patterns: tuple[tuple[int, tuple[int, ...], int], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """The arrays, and which columns mean what."""
+
+    model: LinearModel
+    number: IntArray
+    at_load: tuple[IntArray, ...]
+    parts: dict[tuple[int, int, int], int]
+    patterns: dict[tuple[int, tuple[int, ...]], int]
+
+
+def build_program(
+    offers: Sequence[Offer],
+    demands: Sequence[Demand],
+    zones: Sequence[Zone],
+    classes: Sequence[IslandClass],
+    goal: ServingGoal,
+) -> Program:
+    """The program of the module's first lines."""
+    builder = ModelBuilder()
+    number, at_load = _group_columns(builder, offers, demands, zones, classes)
+    for model, demand in enumerate(demands):
+        terms = [
+            (int(column), float(load))
+            for j, offer in enumerate(offers)
+            if offer.group.model == model
+            for column, load in zip(at_load[j] if demand.is_exact else number[j : j + 1], offer.loads, strict=True)
+        ]
+        if demand.is_exact:
+            builder.add_row(terms, lower=demand.load, upper=demand.load)
+        else:
+            builder.add_row(terms, lower=demand.load)
+    parts = _part_rows(builder, offers, number, classes)
+    patterns = _pattern_rows(builder, parts, classes)
+    for limit, price in (
+        (goal.max_gpus, lambda group: float(group.gpus)),
+        (goal.max_power_watts, lambda group: group.gpus * zones[group.zone].gpu.power_watts),
+    ):
+        if limit is not None:
+            builder.add_row([(int(number[j]), price(offer.group)) for j, offer in enumerate(offers)], upper=limit)
+    return Program(builder.build(), number, at_load, parts, patterns)
+
+
+def gpu_tie(offers: Sequence[Offer]) -> float:
+    """Cost of one GPU where the objective is a maximum; minima count GPUs already."""
+    least = min(float(offer.costs.min()) for offer in offers)
+    return -GPU_TIE * least if least < 0 else 0.0
+
+
+def solve(program: Program, *, backend: Backend, gap: float, time_limit_s: float) -> Solved:
+    """The best choice, with a bound that no choice beats.
+
+    First among the groups that the relaxation likes best.  Then those are left out whose reduced cost alone
+    exceeds what is missing to the relaxation: no better choice has one of them.
+    """
+    started = time.perf_counter()
+    relaxed = solve_relaxation(program.model, time_limit_s=time_limit_s)
+    if relaxed.values is None or relaxed.reduced is None:
+        return Solved(relaxed, relaxed.bound, np.zeros(len(program.number)))
+    worth = _reduced(program, relaxed.reduced)
+
+    def among(groups: BoolArray) -> IlpOutcome:
+        return solve_integer(
+            _without(program, ~groups),
+            backend=backend,
+            time_limit_s=time_limit_s - (time.perf_counter() - started),
+            node_limit=NODE_LIMIT,
+            gap=gap,
+            expected=max(abs(relaxed.objective), 1e-9),
+        )
+
+    first = worth <= np.sort(worth)[min(FIRST_GROUPS, len(worth)) - 1]
+    best = among(first)
+    missing = best.objective - relaxed.objective
+    if missing <= gap * abs(best.objective) and best.values is not None:
+        return Solved(replace(best, bound=relaxed.objective), relaxed.objective, worth)
+    useful = worth <= missing
+    if not (useful <= first).all():
+        second = among(first | useful)
+        best = replace(min(second, best, key=lambda each: each.objective), bound=min(second.bound, best.objective))
+    return Solved(replace(best, bound=max(relaxed.objective, best.bound)), relaxed.objective, worth)
+
+
+def _reduced(program: Program, reduced: FloatArray) -> FloatArray:
+    """By how much one of each group raises the relaxation at least."""
+    return np.array(
+        [
+            float(reduced[number]) + (float(reduced[loads].min()) if len(loads) else 0.0)
+            for number, loads in zip(program.number, program.at_load, strict=True)
+        ]
+    )
+
+
+def _without(program: Program, excluded: BoolArray) -> LinearModel:
+    """The program with the ``excluded`` groups at 0."""
+    upper = program.model.upper.copy()
+    for j in np.flatnonzero(excluded):
+        upper[program.number[j]] = 0.0
+        upper[program.at_load[j]] = 0.0
+    return replace(program.model, upper=upper)
+
+
+def read(program: Program, offers: Sequence[Offer], values: FloatArray) -> Picked:
+    """What ``values`` of the columns mean."""
+    counts = []
+    for j, offer in enumerate(offers):
+        if (times := round(values[program.number[j]])) > 0:
+            columns = program.at_load[j]
+            load = float(values[columns] @ offer.loads) / times if len(columns) else float(offer.loads[-1])
+            counts.append((j, times, load))
+    return Picked(
+        counts=tuple(counts),
+        cuts=tuple(
+            Cut(zone, size, k, round(values[column]))
+            for (k, zone, size), column in program.parts.items()
+            if values[column] > 0.5
+        ),
+        patterns=tuple(
+            (k, pattern, round(values[column]))
+            for (k, pattern), column in program.patterns.items()
+            if values[column] > 0.5
+        ),
+    )
+
+
+def _group_columns(
+    builder: ModelBuilder,
+    offers: Sequence[Offer],
+    demands: Sequence[Demand],
+    zones: Sequence[Zone],
+    classes: Sequence[IslandClass],
+) -> tuple[IntArray, tuple[IntArray, ...]]:
+    """Columns of n[j] and a[j,l], and the rows between them."""
+    gpus = {z: sum(k.gpus * len(k.islands) for k in classes if z in k.zones) for z in range(len(zones))}
+    tie = gpu_tie(offers)
+    number, at_load = [], []
+    for offer in offers:
+        exact = demands[offer.group.model].is_exact
+        most = gpus[offer.group.zone] // offer.group.gpus
+        cost = tie * offer.group.gpus + (0.0 if exact else float(offer.costs[-1]))
+        column = builder.add_columns(1, upper=most, cost=cost, integer=True)
+        number.append(column)
+        if not exact:
+            at_load.append(column[:0])
+            continue
+        own = np.concatenate([builder.add_columns(1, cost=float(cost)) for cost in offer.costs])
+        builder.add_row([*((int(each), 1.0) for each in own), (int(column[0]), -1.0)], lower=0.0, upper=0.0)
+        at_load.append(own)
+    return np.concatenate(number), tuple(at_load)
+
+
+def _part_rows(
+    builder: ModelBuilder, offers: Sequence[Offer], number: IntArray, classes: Sequence[IslandClass]
+) -> dict[tuple[int, int, int], int]:
+    """Columns u[k,z,q] by (k, z, q), and the rows that give every part of a group an island of its zone."""
+    wanted: dict[tuple[int, int], list[tuple[int, float]]] = defaultdict(list)
+    for column, offer in zip(number, offers, strict=True):
+        for size, count in offer.group.slots:
+            wanted[offer.group.zone, size].append((int(column), float(count)))
+    parts = {}
+    for (zone, size), terms in wanted.items():
+        own = []
+        for k, island_class in enumerate(classes):
+            if zone in island_class.zones and size <= island_class.gpus:
+                most = len(island_class.islands) * (island_class.gpus // size)
+                parts[k, zone, size] = int(builder.add_columns(1, upper=most, integer=True)[0])
+                own.append((parts[k, zone, size], -1.0))
+        builder.add_row([*terms, *own], lower=0.0, upper=0.0)
+    return parts
+
+
+def _pattern_rows(
+    builder: ModelBuilder, parts: dict[tuple[int, int, int], int], classes: Sequence[IslandClass]
+) -> dict[tuple[int, tuple[int, ...]], int]:
+    """Columns y[k,p] by (k, p), and the rows that keep parts within patterns and patterns within islands."""
+    columns: dict[tuple[int, tuple[int, ...]], int] = {}
+    for k, island_class in enumerate(classes):
+        own = [(size, column) for (of, _, size), column in parts.items() if of == k]
+        if not own:
+            continue
+        if island_class.gpus > MOST_CUT:
+            builder.add_row([(column, float(size)) for size, column in own], upper=island_class.gpus)
+            continue
+        sizes = sorted({size for size, _ in own}, reverse=True)
+        cuts = list(patterns_of(island_class.gpus, sizes))
+        added = builder.add_columns(len(cuts), upper=len(island_class.islands), integer=True)
+        for size in sizes:
+            taken = [(column, 1.0) for other, column in own if other == size]
+            given = [(int(each), -float(cut.count(size))) for each, cut in zip(added, cuts, strict=True)]
+            builder.add_row([*taken, *given], upper=0.0)
+        builder.add_row([(int(each), 1.0) for each in added], upper=len(island_class.islands))
+        columns |= {(k, cut): int(each) for each, cut in zip(added, cuts, strict=True)}
+    return columns
+
+
+def patterns_of(gpus: int, sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Ways to cut ``gpus`` into parts of ``sizes`` (decreasing) with no room left for another part."""
+    if not sizes or gpus < sizes[-1]:
+        yield ()
+        return
+    for index, size in enumerate(sizes):
+        if size <= gpus:
+            for rest in patterns_of(gpus - size, sizes[index:]):
+                if _is_full(gpus - size - sum(rest), sizes):
+                    yield (size, *rest)
+
+
+def _is_full(left: int, sizes: Sequence[int]) -> bool:
+    return left < sizes[-1]

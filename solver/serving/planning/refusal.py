@@ -1,0 +1,192 @@
+"""Why no serving plan exists: the tightest of what stands against it, what comes nearest, and what would help."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cluster_models.catalogue import gpu_kinds
+from cluster_models.errors import InvalidWorkload
+from cluster_models.plan import Provenance
+from cluster_models.serving import WeightFormat
+from cluster_models.serving_goal import ServedModel, ServingGoal, ServingMode, ServingObjective
+from cluster_models.serving_refusal import NearestServing, NoServingPlan, NoServingReason, Remedy, RemedyKind
+from cluster_models.snapshot import ClusterSnapshot
+from solver.problem import SearchOptions
+from solver.serving.loads import FloatArray
+from solver.serving.planning.islands import Site, site_of
+from solver.serving.planning.offers import Priced, priced
+from solver.serving.planning.search import Found, search
+from solver.serving.planning.zones import Zone, zones_of
+from solver.serving.problem import ServingProblem
+
+
+def without_gpus(problem: ServingProblem, provenance: Provenance) -> NoServingPlan:
+    """No node is ready, or every GPU of those that are is in use or avoided."""
+    return NoServingPlan(problem.goal, problem.models, 0, NoServingReason.NO_GPUS, None, (), provenance)
+
+
+def refusal_of(problem: ServingProblem, site: Site, found: Found, provenance: Provenance) -> NoServingPlan:
+    """What stands against a plan that the search proved impossible.
+
+    Raises ``InvalidWorkload`` where pinned degrees leave no worker at all.
+    """
+    for model, (served, prices) in enumerate(zip(problem.models, found.prices, strict=True)):
+        if not prices.shapes and problem.goal.pinned:
+            raise InvalidWorkload(
+                "workload.pinned",
+                problem.goal.pinned,
+                f"no worker of {served.architecture.name} on these GPUs has these degrees",
+                "pin fewer degrees",
+            )
+        if not prices.groups:
+            reason, nearest, remedies = NoServingReason.MEMORY, None, _for_memory(problem, site, model)
+        elif not (prices.top >= 0).any():
+            reason, nearest = _tightest(prices), _nearest(prices, found.zones)
+            remedies = (*_raised_limits(prices), *_other_means(problem, model))
+        else:
+            continue
+        return NoServingPlan(problem.goal, problem.models, model, reason, nearest, remedies, provenance)
+    return _for_load(problem, site, found, provenance)
+
+
+def _for_load(problem: ServingProblem, site: Site, found: Found, provenance: Provenance) -> NoServingPlan:
+    """What the cluster keeps up with at most, each model alone where several share it."""
+    for model, (served, prices) in enumerate(zip(problem.models, found.prices, strict=True)):
+        alone = replace(problem, models=(served,), goal=replace(problem.goal, objective=ServingObjective.GOODPUT))
+        most = search(alone, site, SearchOptions(gap=0.01, time_limit_s=20.0), lambda: False)
+        if not most.settled:
+            continue
+        closed = served.workload.concurrency is not None
+        points = most.settled[0].most
+        held = float((points.concurrency if closed else points.requests_per_s).sum())
+        load = served.workload.concurrency or served.workload.requests_per_s or 0.0
+        if held >= load and model + 1 < len(problem.models):
+            continue
+        kind = RemedyKind.CONCURRENCY if closed else RemedyKind.REQUESTS_PER_S
+        gpus = sum(len(island.gpus) for island in site.islands)
+        remedies = (
+            Remedy(kind, math.floor(held * 1e3) / 1e3),
+            Remedy(RemedyKind.GPUS, float(math.ceil(gpus * load / held)), site.islands[0].gpu_kind),
+        )
+        nearest = _nearest(prices, found.zones)
+        return NoServingPlan(
+            problem.goal, problem.models, model, NoServingReason.LOAD, nearest, remedies, provenance
+        )
+    return NoServingPlan(problem.goal, problem.models, 0, NoServingReason.LOAD, None, (), provenance)
+
+
+def _tightest(prices: Priced) -> NoServingReason:
+    """Which limit no group meets at any load, or both together."""
+    workload, points = prices.served.workload, prices.points
+    first, token = workload.time_to_first_token_s, workload.time_per_output_token_s
+    if first is not None and points.first_token_s.min() > first:
+        return NoServingReason.FIRST_TOKEN_LIMIT
+    if token is not None and points.token_s.min() > token:
+        return NoServingReason.TOKEN_LIMIT
+    return NoServingReason.LIMITS_TOGETHER
+
+
+def _excess(prices: Priced) -> FloatArray:
+    """By what factor points (P,) miss the limit that they miss most."""
+    workload, points = prices.served.workload, prices.points
+    return np.asarray(
+        np.maximum(
+            points.first_token_s / (workload.time_to_first_token_s or math.inf),
+            points.token_s / (workload.time_per_output_token_s or math.inf),
+        )
+    )
+
+
+def _nearest(prices: Priced, zones: Sequence[Zone]) -> NearestServing:
+    row = int(_excess(prices).argmin())
+    group, points = prices.groups[prices.points.group[row]], prices.points
+    return NearestServing(
+        gpu_kind=zones[group.zone].gpu.name,
+        configuration=group.configuration,
+        first_token_s=float(points.first_token_s[row]),
+        token_s=float(points.token_s[row]),
+        requests_per_s=float(points.requests_per_s[row]),
+    )
+
+
+def _raised_limits(prices: Priced) -> Iterator[Remedy]:
+    """The lowest value of each limit that can be met beside the other as it stands."""
+    workload, points = prices.served.workload, prices.points
+    first, token = workload.time_to_first_token_s, workload.time_per_output_token_s
+    for kind, values, other in (
+        (RemedyKind.FIRST_TOKEN_LIMIT, points.first_token_s, points.token_s <= (token or math.inf)),
+        (RemedyKind.TOKEN_LIMIT, points.token_s, points.first_token_s <= (first or math.inf)),
+    ):
+        given = first if kind is RemedyKind.FIRST_TOKEN_LIMIT else token
+        if given is not None and other.any() and (lowest := float(values[other].min())) > given:
+            yield Remedy(kind, lowest)
+
+
+def _for_memory(problem: ServingProblem, site: Site, model: int) -> tuple[Remedy, ...]:
+    """Narrower weights, GPUs with more memory, or more GPUs."""
+    served = problem.models[model]
+    engine = served.workload.engine
+    best = max(
+        (site.snapshot.cluster.gpu_kinds[island.gpu_kind] for island in site.islands),
+        key=lambda kind: kind.memory_bytes,
+    )
+    fraction = served.workload.memory_fraction or engine.memory_fraction
+    room = fraction * best.memory_bytes - engine.reserved_bytes
+    weights = served.architecture.parameters() * served.workload.weights.element_bytes
+    needed = math.ceil(weights / room) if room > 0 else 0
+    present = sum(len(island.gpus) for island in site.islands)
+    more = (Remedy(RemedyKind.GPUS, float(needed), best.name),) if needed > present else ()
+    return (*more, *_other_means(problem, model))
+
+
+def _other_means(problem: ServingProblem, model: int) -> Iterator[Remedy]:
+    """Changes that make some group meet the limits: modes, pins, formats, the next faster GPU kind."""
+    served, goal, snapshot = problem.models[model], problem.goal, problem.snapshot
+    if goal.modes != tuple(ServingMode) and _works(snapshot, served, replace(goal, modes=tuple(ServingMode))):
+        yield Remedy(RemedyKind.MODES)
+    if goal.pinned and _works(snapshot, served, replace(goal, pinned={})):
+        yield Remedy(RemedyKind.PINNED)
+    for weights in WeightFormat:
+        workload = served.workload
+        is_narrower = weights.element_bytes < workload.weights.element_bytes
+        if is_narrower and weights in workload.engine.weight_formats:
+            narrower = replace(served, workload=replace(workload, weights=weights))
+            if _works(snapshot, narrower, goal):
+                yield Remedy(RemedyKind.WEIGHTS, name=weights.value)
+                break
+    for name in _larger_kinds(snapshot):
+        if _works(_with_kind(snapshot, name), served, goal):
+            yield Remedy(RemedyKind.GPU_KIND, name=name)
+            break
+
+
+def _works(snapshot: ClusterSnapshot, served: ServedModel, goal: ServingGoal) -> bool:
+    site = site_of(snapshot, goal)
+    prices = priced(0, served, site, zones_of(site, optimistic=True), goal)
+    return bool((prices.top >= 0).any())
+
+
+def _larger_kinds(snapshot: ClusterSnapshot) -> list[str]:
+    """Kinds of the catalogue with more memory and more memory bandwidth than any of the cluster, smallest first."""
+    own = [snapshot.cluster.gpu_kinds[node.gpu_kind] for node in snapshot.cluster.nodes]
+    bandwidth = max(kind.memory_bytes_per_s for kind in own)
+    memory = max(kind.memory_bytes for kind in own)
+    vendors = {kind.vendor for kind in own}
+    better = [
+        kind
+        for kind in gpu_kinds().values()
+        if kind.vendor in vendors and kind.memory_bytes_per_s > bandwidth and kind.memory_bytes > memory
+    ]
+    return [kind.name for kind in sorted(better, key=lambda kind: (kind.memory_bytes_per_s, kind.memory_bytes))]
+
+
+def _with_kind(snapshot: ClusterSnapshot, name: str) -> ClusterSnapshot:
+    """The cluster with its GPUs replaced by others; what was measured does not hold for them."""
+    cluster = snapshot.cluster
+    nodes = tuple(replace(node, gpu_kind=name) for node in cluster.nodes)
+    kinds = cluster.gpu_kinds | {name: gpu_kinds()[name]}
+    return replace(snapshot, cluster=replace(cluster, nodes=nodes, gpu_kinds=kinds), samples=())

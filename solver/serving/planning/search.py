@@ -1,0 +1,177 @@
+"""The search for a serving plan: a bound with the best links there are, groups placed, links as they are.
+
+1. Price every group with the best links of its kind and solve the program: its bound holds for every placement.
+2. Place the groups and price them again on the links they got.  On even networks that is the plan.
+3. Where that loses more than the gap asked for, or misses a limit, solve again with groups priced by zones, whose
+   links no placement in them can miss.  Groups whose reduced cost in the first program already exceeds the loss
+   cannot be part of a better plan, and are left out.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from cluster_models.plan import StopReason
+from cluster_models.serving_goal import ServingObjective
+from solver.ilp import IlpStatus
+from solver.problem import IsCancelled, SearchOptions
+from solver.serving.planning.groups import Group
+from solver.serving.planning.islands import Site
+from solver.serving.planning.offers import Priced, demand, offers_of, priced, priced_groups, workers_of
+from solver.serving.planning.placing import place
+from solver.serving.planning.pricing import worker_table
+from solver.serving.planning.program import Offer, Solved, build_program, gpu_tie, read, solve
+from solver.serving.planning.settle import Settled, settle
+from solver.serving.planning.zones import Zone, classes_of, zones_of
+from solver.serving.problem import ServingProblem
+
+WHOLE: Final = 1e-4
+"""Rounding of a bound on a number of GPUs."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """The best plan that the search saw, one entry of ``settled`` for each model, and the bound.
+
+    ``settled`` is empty where no choice meets limits and load.  ``zones``, ``prices`` (by model) and ``offers`` are
+    those of the best links.
+    """
+
+    settled: tuple[Settled, ...]
+    objective: float
+    bound: float
+    stopped_by: StopReason
+    zones: tuple[Zone, ...]
+    prices: tuple[Priced, ...]
+    offers: tuple[Offer, ...]
+
+
+def search(problem: ServingProblem, site: Site, options: SearchOptions, is_cancelled: IsCancelled) -> Found:
+    """The best plan on ``site``, which has islands."""
+    started = time.perf_counter()
+
+    def left_s() -> float:
+        return options.time_limit_s - (time.perf_counter() - started)
+
+    zones = zones_of(site, optimistic=True)
+    prices = tuple(priced(model, served, site, zones, problem.goal) for model, served in enumerate(problem.models))
+    offers = [offers_of(each, zones, problem.goal) for each in prices]
+    nothing = Found(
+        (), 0.0, 0.0, StopReason.PROVEN, zones, prices, tuple(offer for each in offers for offer in each)
+    )
+    if not all(offers):
+        return nothing
+    solved = _solved(problem, site, zones, nothing.offers, options, left_s())
+    if solved.outcome.status is IlpStatus.INFEASIBLE:
+        return nothing
+    best = replace(nothing, bound=_bound(problem, site, nothing.offers, solved), stopped_by=StopReason.TIME_LIMIT)
+    best = _better(problem, site, best, zones, nothing.offers, solved)
+    if not _is_proven(best, options) and left_s() > 0 and not is_cancelled():
+        own_zones = zones_of(site, optimistic=False)
+        own = _in_zones(problem, site, own_zones, _useful(problem, best, solved))
+        if all(own):
+            flat = tuple(offer for each in own for offer in each)
+            again = _solved(problem, site, own_zones, flat, options, left_s())
+            best = _better(problem, site, best, own_zones, flat, again)
+    if is_cancelled():
+        return replace(best, stopped_by=StopReason.CANCELLED)
+    return replace(best, stopped_by=StopReason.PROVEN) if _is_proven(best, options) else best
+
+
+def gap_of(objective: float, bound: float) -> float:
+    """Distance of the bound as a share of the objective."""
+    return abs(bound - objective) / max(abs(objective), 1e-12)
+
+
+def _is_proven(found: Found, options: SearchOptions) -> bool:
+    return bool(found.settled) and gap_of(found.objective, found.bound) <= options.gap
+
+
+def _solved(
+    problem: ServingProblem,
+    site: Site,
+    zones: Sequence[Zone],
+    offers: Sequence[Offer],
+    options: SearchOptions,
+    limit_s: float,
+) -> Solved:
+    demands = [demand(served, problem.goal) for served in problem.models]
+    program = build_program(offers, demands, zones, classes_of(site.islands, zones), problem.goal)
+    return solve(program, backend=options.backend, gap=options.gap, time_limit_s=limit_s)
+
+
+def _bound(problem: ServingProblem, site: Site, offers: Sequence[Offer], solved: Solved) -> float:
+    """What no plan beats, in the unit of the objective."""
+    bound = solved.outcome.bound
+    if problem.goal.objective.is_maximum:
+        return -bound + gpu_tie(offers) * sum(len(island.gpus) for island in site.islands)
+    if problem.goal.objective is ServingObjective.GPUS:
+        return float(math.ceil(bound - WHOLE))
+    return bound
+
+
+def _better(
+    problem: ServingProblem,
+    site: Site,
+    best: Found,
+    zones: Sequence[Zone],
+    offers: Sequence[Offer],
+    solved: Solved,
+) -> Found:
+    """``best``, or the solution placed where that is sound and better."""
+    if solved.outcome.values is None:
+        return best
+    classes = classes_of(site.islands, zones)
+    demands = [demand(served, problem.goal) for served in problem.models]
+    program = build_program(offers, demands, zones, classes, problem.goal)
+    placed = place(read(program, offers, solved.outcome.values), offers, classes, site)
+    settled = tuple(
+        settle(model, served, placed, site, problem.goal) for model, served in enumerate(problem.models)
+    )
+    objective = sum(each.objective for each in settled)
+    gain = objective - best.objective if problem.goal.objective.is_maximum else best.objective - objective
+    if not all(each.is_sound for each in settled) or (best.settled and gain <= 0):
+        return best
+    bound = max(best.bound, objective) if problem.goal.objective.is_maximum else min(best.bound, objective)
+    return replace(best, settled=settled, objective=objective, bound=bound)
+
+
+def _useful(problem: ServingProblem, best: Found, solved: Solved) -> tuple[Group, ...]:
+    """Groups that a plan better than ``best`` may have."""
+    missing = math.inf
+    if best.settled:
+        sign = -1.0 if problem.goal.objective.is_maximum else 1.0
+        missing = sign * best.objective - solved.relaxed
+    return tuple(offer.group for offer, worth in zip(best.offers, solved.worth, strict=True) if worth <= missing)
+
+
+def _in_zones(
+    problem: ServingProblem, site: Site, zones: Sequence[Zone], groups: Sequence[Group]
+) -> list[list[Offer]]:
+    """Offers by model of ``groups`` in every zone of their speed that has room for them."""
+    found = []
+    for model, served in enumerate(problem.models):
+        own = [
+            replace(group, zone=number)
+            for group in groups
+            if group.model == model
+            for number, zone in enumerate(zones)
+            if zone.speed == group.zone and (zone.is_whole or _has_room(group, zone, site))
+        ]
+        table = worker_table(served, zones, workers_of(own, zones))
+        found.append(offers_of(priced_groups(table, own, problem.goal), zones, problem.goal))
+    return found
+
+
+def _has_room(group: Group, zone: Zone, site: Site) -> bool:
+    """Whether a group that crosses the network fits into the zone."""
+    sizes = [len(site.islands[island].gpus) for island in zone.islands]
+    if sum(count for _, count in group.slots) < 2:
+        return False
+    return all(sum(each // size for each in sizes) >= count for size, count in group.slots) and (
+        sum(sizes) >= group.gpus
+    )

@@ -1,0 +1,118 @@
+"""Placed groups at the links that they really have: loads, shares and predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from cluster_models.serving_goal import ServedModel, ServingGoal, ServingObjective
+from solver.serving.cluster_links import MESSAGE_BYTES
+from solver.serving.planning.groups import Group
+from solver.serving.planning.islands import Site
+from solver.serving.planning.offers import Priced, capacities, demand, gpu_cost, is_exact, priced_groups, workers_of
+from solver.serving.planning.placing import PlacedGroup, PlacedReplica
+from solver.serving.planning.pricing import (
+    Points,
+    closed_at,
+    open_at,
+    worker_table,
+)
+from solver.serving.planning.zones import Zone, slowed
+
+TOLERANCE: Final = 1e-6
+ANY_LOAD: Final = ServingGoal(ServingObjective.GOODPUT)
+"""Under which groups are priced at all the loads that they hold."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Settled:
+    """Placed groups of one model (G,) under their loads; ``links`` are the zones that hold each alone.
+
+    ``objective`` in the unit of the goal; ``is_sound`` where limits and load are met.
+    """
+
+    groups: tuple[PlacedGroup, ...]
+    zones: tuple[Zone, ...]
+    at: Points
+    most: Points
+    objective: float
+    is_sound: bool
+
+
+def settle(
+    model: int, served: ServedModel, placed: Sequence[PlacedGroup], site: Site, goal: ServingGoal
+) -> Settled:
+    """The groups of ``model`` among ``placed`` under the load that they share."""
+    own = tuple(each for each in placed if each.group.model == model)
+    zones = [own_zone(each, site) for each in own]
+    distinct = {zone: number for number, zone in enumerate(dict.fromkeys(zones))}
+    groups = [replace(each.group, zone=distinct[zone], near=False) for each, zone in zip(own, zones, strict=True)]
+    prices = _priced(served, groups, tuple(distinct))
+    assert prices.cases is not None  # every model has a group
+    most = capacities(prices, np.arange(len(groups)))
+    wanted = demand(served, goal)
+    closed = served.workload.concurrency is not None
+    room = np.where(most.meets, most.concurrency if closed else most.requests_per_s, 0.0)
+    loads = np.array([each.load for each in own]) if wanted.is_exact else room
+    if not wanted.is_exact and goal.objective is not ServingObjective.GOODPUT:
+        loads = room * min(1.0, wanted.load / max(float(room.sum()), 1e-12))
+    at = (closed_at if closed else open_at)(served, prices.cases, np.arange(len(groups)), loads)
+    holds = wanted.is_exact or float(room.sum()) >= wanted.load * (1 - TOLERANCE)
+    return Settled(
+        own,
+        tuple(zones),
+        at,
+        most,
+        _objective(served, own, at if is_exact(served, goal) else most, zones, goal),
+        is_sound=bool(holds and at.meets.all()),
+    )
+
+
+def own_zone(placed: PlacedGroup, site: Site) -> Zone:
+    """A zone of the group's own islands, at the slowest of the links that it uses."""
+    islands = sorted({part.island for replica in placed.replicas for part in replica.parts})
+    members = [site.islands[island] for island in islands]
+    kind = members[0].gpu_kind
+    paces = site.bytes_per_s(kind) / max(member.inside for member in members)
+    gpu = slowed(site.snapshot.cluster.gpu_kinds[kind], max(member.slowdown for member in members))
+    pairs = [
+        (a.island, b.island)
+        for replica in placed.replicas
+        for a in replica.parts
+        for b in replica.parts
+        if a.island != b.island
+    ]
+    ways = [(a, b) for a in _islands(placed.prefill) for b in _islands(placed.decode) if a != b]
+    alone = MESSAGE_BYTES / paces
+    return Zone(
+        gpu=gpu,
+        islands=(),
+        domain_bytes_per_s=paces,
+        crossing_s=(max((float(site.crossing_s[pair]) for pair in pairs), default=alone),),
+        crossing_latency_s=max((float(site.latency_s[pair]) for pair in pairs), default=0.0),
+        single_s=max((float(site.single_s[pair]) for pair in ways), default=alone),
+        speed=0,
+        is_whole=True,
+    )
+
+
+def _islands(replicas: Sequence[PlacedReplica]) -> set[int]:
+    return {part.island for replica in replicas for part in replica.parts}
+
+
+def _priced(served: ServedModel, groups: Sequence[Group], zones: Sequence[Zone]) -> Priced:
+    """The groups, each in the zone of its own islands."""
+    own = [replace(zone, speed=number) for number, zone in enumerate(zones)]
+    return priced_groups(worker_table(served, own, workers_of(groups, own)), groups, ANY_LOAD)
+
+
+def _objective(
+    served: ServedModel, groups: Sequence[PlacedGroup], points: Points, zones: Sequence[Zone], goal: ServingGoal
+) -> float:
+    """The share of the model's groups in the objective."""
+    if goal.objective.is_maximum:
+        return served.weight * served.workload.output_tokens * float(points.requests_per_s.sum())
+    return sum(gpu_cost(zone.gpu, goal) * each.group.gpus for each, zone in zip(groups, zones, strict=True))

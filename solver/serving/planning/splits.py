@@ -1,0 +1,122 @@
+"""Groups of prefill and decode replicas: which workers go together, and how many of each.
+
+Prefill should answer as fast as decoding asks: x prefill workers of rate p feed y decode workers of rate d where
+x p = y d.  The ratio x : y is taken next above and below d / p, at a light, a middling and a full load of decoding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from solver.candidates import IntArray
+from solver.serving.loads import FloatArray
+from solver.serving.planning.groups import Group
+from solver.serving.planning.islands import Site
+from solver.serving.planning.pricing import HALVINGS, WorkerTable
+from solver.serving.planning.shapes import Shape
+from solver.serving.steps import decode_step, prefill_step
+
+MOST_SIDE: Final = 4
+"""Replicas of the smaller side of a group."""
+MOST_REPLICAS: Final = 12
+"""Replicas of a group in all."""
+PREFILL_SHAPES: Final = 6
+DECODE_SHAPES: Final = 12
+PER_SIZE: Final = 2
+LOADS: Final = (0.05, 0.3, 1.0)
+"""Loads of decoding, as shares of the highest, at which ratios are taken."""
+
+
+def split_groups(table: WorkerTable, site: Site, singles: Sequence[Group]) -> Iterator[Group]:
+    """Split groups of the workers of ``singles``, in every zone that has room for them."""
+    prompts = _prompts_per_s(table)
+    answers = [_answers_per_s(table, share) for share in LOADS]
+    for number, zone in enumerate(table.zones):
+        own = [each for each in singles if each.zone == (zone.speed if each.decode.islands == 1 else number)]
+        sizes = [len(site.islands[island].gpus) for island in zone.islands]
+        for slot in sorted({each.decode.slot for each in own if each.decode.islands > 1} or {max(sizes)}):
+            members = [each for each in own if _is_priced_with(slot, each.decode)]
+            rows = np.array([table.row(each.zone, each.decode) for each in members], dtype=np.int64)
+            for p, d, ratio in _pairs(members, prompts[rows], [rates[rows] for rates in answers]):
+                for x, y in _ratios(ratio):
+                    group = Group(members[p].model, number, members[d].decode, y, members[p].decode, x)
+                    if group.gpus <= sum(sizes):
+                        yield group
+                    inside = zone.is_whole and members[p].decode.islands == members[d].decode.islands == 1
+                    if inside and group.gpus <= max(sizes):
+                        yield replace(group, near=True)
+
+
+def _pairs(
+    members: Sequence[Group], prompts: FloatArray, answers: Sequence[FloatArray]
+) -> Iterator[tuple[int, int, float]]:
+    """Prefill and decode workers that go together, and how many times faster the second is."""
+    if members:
+        gpus = np.array([each.gpus for each in members])
+        for rates in answers:
+            for d in _best(rates, gpus, DECODE_SHAPES):
+                for p in _best(prompts, gpus, PREFILL_SHAPES):
+                    yield p, d, float(rates[d] / prompts[p])
+
+
+def _is_priced_with(slot: int, shape: Shape) -> bool:
+    """Whether one pair of links describes it together with workers that take ``slot`` GPUs of several islands."""
+    return shape.slot == slot if shape.islands > 1 else shape.slot <= slot
+
+
+def _prompts_per_s(table: WorkerTable) -> FloatArray:
+    """Prompts a second (W,) of a worker that prefills only; 0 where one takes longer than the limit."""
+    loads, traffic = table.arrays.prefill, table.arrays.traffic
+    chunks = np.maximum(1.0, np.ceil(traffic.input_tokens / traffic.chunk_tokens))
+    prompt = prefill_step(loads, table.split_rates, traffic.input_tokens, loads.attention_data, chunks).total_s
+    limit = table.served.workload.time_to_first_token_s
+    meets = table.fits & (prompt <= (math.inf if limit is None else limit))
+    return np.asarray(np.where(meets, loads.attention_data * loads.pipeline / prompt, 0.0))
+
+
+def _answers_per_s(table: WorkerTable, share: float) -> FloatArray:
+    """Answers a second (W,) of a worker that decodes only, at ``share`` of the most sequences within the limit."""
+    loads, traffic = table.arrays.decode, table.arrays.traffic
+    context = traffic.input_tokens + traffic.output_tokens / 2.0
+    limit = table.served.workload.time_per_output_token_s or math.inf
+
+    def token_s(sequences: FloatArray) -> FloatArray:
+        step = decode_step(loads, table.split_rates, sequences, context, traffic.drafts)
+        return np.asarray(step.total_s / traffic.yields)
+
+    low, high = np.ones_like(context), traffic.most_sequences
+    meets = table.fits & (token_s(low) <= limit)
+    for _ in range(HALVINGS):
+        middle = np.where(token_s(high) <= limit, high, 0.5 * (low + high))
+        allowed = token_s(middle) <= limit
+        low, high = np.where(allowed, middle, low), np.where(allowed, high, middle)
+    sequences = np.maximum(1.0, share * low)
+    answers = sequences / (np.maximum(traffic.output_tokens - 1.0, 1.0) * token_s(sequences))
+    return np.asarray(np.where(meets, answers, 0.0))
+
+
+def _best(rates: FloatArray, gpus: IntArray, most: int) -> list[int]:
+    """Of the ``PER_SIZE`` fastest workers of each size, ``most`` with the highest rates a GPU and a smallest."""
+    order = np.lexsort((-rates, gpus))
+    sizes = gpus[order]
+    is_fast = np.ones(len(order), dtype=bool)
+    is_fast[PER_SIZE:] = sizes[PER_SIZE:] > sizes[:-PER_SIZE]
+    able = order[is_fast & (rates[order] > 0)]
+    ranked = able[np.argsort(-rates[able] / gpus[able], kind="stable")]
+    return [int(each) for each in dict.fromkeys([*ranked[:most], *able[:1]])]
+
+
+def _ratios(ratio: float) -> Iterator[tuple[int, int]]:
+    """Numbers of prefill and decode replicas near ``ratio``, in lowest terms."""
+    pairs: dict[tuple[int, int], None] = {}
+    for side in range(1, MOST_SIDE + 1):
+        for number in (math.floor(ratio * side), math.ceil(ratio * side)):
+            pairs[max(1, number), side] = None
+        for number in (math.floor(side / ratio), math.ceil(side / ratio)):
+            pairs[side, max(1, number)] = None
+    return ((x, y) for x, y in pairs if math.gcd(x, y) == 1 and x + y <= MOST_REPLICAS)
