@@ -24,6 +24,7 @@ from app.cli.common_options import (
 from app.cli.endings import reported
 from app.cli.expert_commands import app as experts_app
 from app.cli.framework_commands import app as frameworks_app
+from app.cli.serving_options import Also, Exports, MaxGpus, Objective, Pin, ServingOptions
 
 app = typer.Typer(
     name="meshwright",
@@ -59,27 +60,6 @@ PlanFile = Annotated[
 Given = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Option of the format: image, queue, namespace, command ..."),
-]
-Objective = Annotated[
-    str | None,
-    typer.Option(
-        "--objective", metavar="NAME", help="Of serving: throughput, goodput, gpus, cost or power, over the file's."
-    ),
-]
-MaxGpus = Annotated[
-    int | None, typer.Option("--max-gpus", min=1, metavar="NUMBER", help="Of serving: GPUs to use at most.")
-]
-Pin = Annotated[
-    list[str] | None,
-    typer.Option("--pin", metavar="NAME=VALUE", help="Of serving: a degree of all workers, as tensor=4."),
-]
-Also = Annotated[
-    list[str] | None,
-    typer.Option("--also", metavar="MODEL=FILE", help="Of serving: one more model with its workload file."),
-]
-Exports = Annotated[
-    Path | None,
-    typer.Option("--exports", metavar="DIR", help="Of serving: also write every export that can take the plan."),
 ]
 
 
@@ -125,13 +105,15 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
     output: PlanFile = None,
 ) -> None:
     """Search the best plan for a model and a workload, of training or of serving, on a measured cluster."""
-    from app.cli import planning, serving_planning  # noqa: PLC0415 - see above
+    from app.cli import planning  # noqa: PLC0415 - see above
     from app.cli.routed import Routed  # noqa: PLC0415 - see above
     from app.cli.serving_predicting import is_serving  # noqa: PLC0415 - see above
 
     options = planning.options_of(time_limit=time_limit, effort=effort, seed=seed, gap=gap, backend=backend)
-    serving = serving_planning.ServingOptions(objective, max_gpus, tuple(pin or ()), tuple(also or ()), exports)
+    serving = ServingOptions(objective, max_gpus, tuple(pin or ()), tuple(also or ()), exports)
     if is_serving(workload):
+        from app.cli import serving_planning  # noqa: PLC0415 - see above
+
         training = {"--framework-file": framework_file, "--calibration": calibration, "--routing": routing}
         training |= {"--robust": robust, "--fastest": fastest, "--tokens": tokens, "--gpu-price": gpu_price}
         serving_planning.refuse_training_options(training)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import typer
-from solver.serving.plan import plan_serving
 
 from app.cli.endings import Ending, Failed, complain
 from app.cli.exporting import write_folder
@@ -21,6 +19,7 @@ from app.cli.files import (
     write_text,
 )
 from app.cli.progress import cancelled_by_interrupt
+from app.cli.serving_options import ServingOptions
 from app.cli.serving_plan_view import exports_view, serving_plan_view
 from app.cli.terminal import console, reading_shown
 from app.documents.reading import read_document
@@ -34,31 +33,8 @@ from cluster_models.errors import InvalidInput, SolverFailed
 from cluster_models.serving_plan import ServingPlan
 from cluster_models.serving_refusal import NoServingPlan
 from solver.problem import SearchOptions
+from solver.serving.plan import plan_serving
 from solver.serving.problem import ServingProblem
-
-
-@dataclass(frozen=True, slots=True)
-class ServingOptions:
-    """Options of the command line for serving, over the goal in the workload file.
-
-    ``pins`` are "name=value"; ``also`` are further models, each "model=workload file".
-    """
-
-    objective: str | None = None
-    max_gpus: int | None = None
-    pins: tuple[str, ...] = ()
-    also: tuple[str, ...] = ()
-    exports: Path | None = None
-
-    def refuse_any(self) -> None:
-        """Raise ``InvalidInput`` for an option given: the workload is of training."""
-        names = {"--objective": self.objective, "--max-gpus": self.max_gpus, "--pin": self.pins}
-        for name, value in (names | {"--also": self.also, "--exports": self.exports}).items():
-            if value:
-                remedy = (
-                    "write it in the workload file" if name in {"--objective", "--max-gpus"} else "leave it out"
-                )
-                raise InvalidInput(name, str(value), "belongs to serving, the workload is of training", remedy)
 
 
 def refuse_training_options(training: Mapping[str, object]) -> None:

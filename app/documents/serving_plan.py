@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from app.documents.architecture import ArchitectureDocument
+from app.documents.plan import plan_from_text
 from app.documents.plan_parts import ProvenanceDocument
-from app.documents.reading import Document
+from app.documents.reading import Document, parse_text, read_document
 from app.documents.serving import ServingWorkloadDocument
 from app.documents.serving_plan_parts import (
     FrontPointDocument,
@@ -21,6 +23,8 @@ from app.documents.serving_plan_parts import (
     ServingCertificateDocument,
     ServingWarningDocument,
 )
+from cluster_models.errors import InvalidInput
+from cluster_models.plan import Plan
 from cluster_models.serving_goal import ServedModel, ServingGoal
 from cluster_models.serving_plan import ServingPlan
 from cluster_models.serving_refusal import NoServingPlan, NoServingReason
@@ -151,3 +155,14 @@ def serving_document(result: ServingPlan | NoServingPlan) -> ServingPlanDocument
     if isinstance(result, NoServingPlan):
         return NoServingPlanDocument.from_no_plan(result)
     return ServingPlanDocument.from_plan(result)
+
+
+def any_plan_from_text(text: str, *, what: str = "plan") -> Plan | ServingPlan:
+    """The plan of training or of serving in a text; raises ``InvalidInput`` for anything else."""
+    data = parse_text(text, what=what)
+    kind = data.get("result") if isinstance(data, Mapping) else None
+    if kind == "no_serving_plan":
+        raise InvalidInput(what, kind, "says that nothing serves the load: there is nothing to export")
+    if kind == "serving_plan":
+        return read_document(ServingPlanDocument, data, what=what).to_plan()
+    return plan_from_text(text, what=what)

@@ -121,8 +121,8 @@ def decision(plan: ServingPlan) -> Iterator[str]:
     for pool in plan.pools:
         name = plan.models[pool.model].architecture.name
         nodes = list(dict.fromkeys(place.node for each in pool.replicas for place in each.places))
-        size = plural(len(pool.replicas), "replica")
-        yield f"{name}: {size} of {pool.replicas[0].worker} for {PHASES[pool.phase]}{_each(pool)} on {node_words(nodes)}"
+        size = f"{plural(len(pool.replicas), 'replica')} of {pool.replicas[0].worker}"
+        yield f"{name}: {size} for {PHASES[pool.phase]}{_each(pool)} on {node_words(nodes)}"
 
 
 def _each(pool: PlannedPool) -> str:
@@ -176,11 +176,11 @@ def serving_proof(plan: ServingPlan) -> ServingProof:
         if proven
         else f"At most {better} from the best: no plan of this search space is better by more."
     )
+    shapes, groups = plural(certificate.shapes, "worker shape"), plural(certificate.groups, "group")
     counted = (
-        f"{plural(certificate.shapes, 'worker shape')} on the cluster's kinds of GPUs and links, of which "
-        f"{count(certificate.shapes_too_large)} do not hold a request; {plural(certificate.groups, 'group')} priced at "
-        f"{plural(certificate.operating_points, 'load')}, {count(certificate.groups_over_limits)} of them over the "
-        "limits at every one."
+        f"{shapes} on these kinds of GPUs and links, {count(certificate.shapes_too_large)} too large; {groups} "
+        f"priced at {plural(certificate.operating_points, 'load')}, {count(certificate.groups_over_limits)} of "
+        "them within the limits at none."
     )
     return ServingProof(
         verdict=verdict,

@@ -19,7 +19,6 @@ _REASONS: Final = {
     NoServingReason.TOKEN_LIMIT: f"nothing meets the limit on the {TOKEN} of {{0}}",
     NoServingReason.LIMITS_TOGETHER: "each limit of {0} can be met, not both at once",
     NoServingReason.LOAD: "the cluster does not keep up with the load of {0} within the limits",
-    NoServingReason.PRICE: "the objective is cost, and no kind of GPU here has a list price",
 }
 
 
@@ -55,25 +54,18 @@ def nothing_serves(answer: NoServingPlan) -> NothingServes:
 def remedy_words(remedy: Remedy) -> str:
     """One change that would help."""
     value = remedy.value or 0.0
-    match remedy.kind:
-        case RemedyKind.FIRST_TOKEN_LIMIT:
-            return f"raise time_to_first_token_ms to {_up(1000 * value)}"
-        case RemedyKind.TOKEN_LIMIT:
-            return f"raise time_per_output_token_ms to {_up(1000 * value)}"
-        case RemedyKind.REQUESTS_PER_S:
-            return f"lower requests_per_s to {value:.4g}"
-        case RemedyKind.CONCURRENCY:
-            return f"lower concurrency to {value:.4g}"
-        case RemedyKind.GPUS:
-            return f"have {value:,.0f} GPUs{f' of kind {remedy.name}' if remedy.name else ''}"
-        case RemedyKind.WEIGHTS:
-            return f"serve with weights: {remedy.name}"
-        case RemedyKind.GPU_KIND:
-            return f"serve on {remedy.name}"
-        case RemedyKind.MODES:
-            return "allow both modes, aggregated and split"
-        case RemedyKind.PINNED:
-            return "unpin degrees"
+    kind = f" of kind {remedy.name}" if remedy.name else ""
+    return {
+        RemedyKind.FIRST_TOKEN_LIMIT: f"raise time_to_first_token_ms to {_up(1000 * value)}",
+        RemedyKind.TOKEN_LIMIT: f"raise time_per_output_token_ms to {_up(1000 * value)}",
+        RemedyKind.REQUESTS_PER_S: f"lower requests_per_s to {value:.4g}",
+        RemedyKind.CONCURRENCY: f"lower concurrency to {value:.4g}",
+        RemedyKind.GPUS: f"have {value:,.0f} GPUs{kind}",
+        RemedyKind.WEIGHTS: f"serve with weights: {remedy.name}",
+        RemedyKind.GPU_KIND: f"serve on {remedy.name}",
+        RemedyKind.MODES: "allow both modes, aggregated and split",
+        RemedyKind.PINNED: "unpin degrees",
+    }[remedy.kind]
 
 
 def _up(milliseconds: float) -> str:

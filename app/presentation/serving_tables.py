@@ -166,7 +166,7 @@ def other_shapes(plan: ServingPlan) -> tuple[OtherShape, ...]:
     return tuple(
         OtherShape(
             model=plan.models[other.model].architecture.name,
-            workers=f"{configuration_words(other.configuration)} on {other.gpu_kind}",
+            workers=configuration_words(other.configuration) + _kind_words(plan, other.gpu_kind),
             first_token=seconds(other.first_token_s),
             token=seconds(other.token_s),
             output="" if other.output_tokens_per_s is None else f"{count(other.output_tokens_per_s)} tokens/s",
@@ -175,6 +175,12 @@ def other_shapes(plan: ServingPlan) -> tuple[OtherShape, ...]:
         )
         for other in plan.alternatives
     )
+
+
+def _kind_words(plan: ServingPlan, kind: str) -> str:
+    """On which kind of GPU, where all that the plan speaks of are not of one."""
+    kinds = {each.gpu_kind for each in (*plan.alternatives, *plan.front, *plan.replicas)}
+    return f" on {kind}" if len(kinds) > 1 else ""
 
 
 def loss_words(other: ServingAlternative) -> str:
@@ -204,7 +210,7 @@ def _front_row(plan: ServingPlan, point: FrontPoint) -> FrontRow:
     verdict = "chosen" if point.is_chosen else "within the limits" if point.meets_limits else "misses a limit"
     return FrontRow(
         model=plan.models[point.model].architecture.name,
-        workers=f"{configuration_words(point.configuration)} on {point.gpu_kind}",
+        workers=configuration_words(point.configuration) + _kind_words(plan, point.gpu_kind),
         concurrency=f"{point.concurrency:,.4g}",
         per_gpu=count(point.tokens_per_s_per_gpu),
         per_user=f"{point.tokens_per_s_per_user:,.3g}",

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from solver.serving.plan import check_problem
-
 from app.documents.serving import GOAL_FIELDS, ServingWorkloadDocument
 from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidConfiguration, InvalidInput, InvalidWorkload
 from cluster_models.serving import Pool, ServingConfiguration, Worker, check_serving
 from cluster_models.serving_goal import ServedModel
 from cluster_models.snapshot import ClusterSnapshot
+from solver.serving.plan import check_problem
 from solver.serving.problem import ServingProblem
 
 Wanted = tuple[Architecture, ServingWorkloadDocument]

@@ -8,10 +8,13 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from app.api.v1.answers import Links, Moment, address
-from app.db.status import PlanStatus
+from app.db.status import PlanKind, PlanStatus
 from app.documents.plan import NoPlanDocument, PlanDocument
+from app.documents.serving_plan import NoServingPlanDocument, ServingPlanDocument
 from app.services.plans import PlanRecord
 from solver.problem import Backend, Progress
+
+ResultDocument = PlanDocument | NoPlanDocument | ServingPlanDocument | NoServingPlanDocument
 
 
 class ProgressAnswer(BaseModel):
@@ -56,6 +59,7 @@ class PlanSummary(BaseModel):
     """A plan that was asked for, without its result."""
 
     id: str = Field(description="Id of the plan.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])
+    kind: PlanKind = Field(description="What it is for; decides what its result is.", examples=["training"])
     status: PlanStatus = Field(
         description="queued and running change; succeeded, infeasible (nothing fits), failed and cancelled stay.",
         examples=["running"],
@@ -86,12 +90,13 @@ class PlanSummary(BaseModel):
 class PlanAnswer(PlanSummary):
     """A plan, with its result once there is one."""
 
-    result: PlanDocument | NoPlanDocument | None = Field(
-        description="The plan, or why nothing fits; null until it has ended.  Its timeline has its own address."
+    result: ResultDocument | None = Field(
+        description="The plan, or why nothing fits; null until it has ended.  The timeline of a training plan has "
+        "an address of its own; of serving it is serving_plan, or no_serving_plan."
     )
 
     @classmethod
-    def make(cls, record: PlanRecord, result: PlanDocument | NoPlanDocument | None) -> PlanAnswer:
+    def make(cls, record: PlanRecord, result: ResultDocument | None) -> PlanAnswer:
         """The answer for a stored plan with its result."""
         return cls(**_plan(record), result=result)
 
@@ -112,9 +117,10 @@ class PlanEvent(BaseModel):
     error: FailureAnswer | None = Field(description="Why it failed.")
 
 
-def plan_links(plan_id: str) -> dict[str, str]:
+def plan_links(plan_id: str, kind: PlanKind = PlanKind.TRAINING) -> dict[str, str]:
     """Addresses of what belongs to a plan."""
-    parts = ("timeline", "events", "exports", "cancel")
+    parts = ("timeline",) if kind is PlanKind.TRAINING else ()
+    parts += ("events", "exports", "cancel")
     return {"self": address("plans", plan_id)} | {part: address("plans", plan_id, part) for part in parts}
 
 
@@ -131,6 +137,7 @@ def _plan(record: PlanRecord) -> dict[str, Any]:
     return {
         **plan_event(record).model_dump(),
         "id": record.id,
+        "kind": record.kind,
         "cluster": record.cluster_name,
         "snapshot": record.snapshot_id,
         "model": record.model_name,
@@ -140,5 +147,5 @@ def _plan(record: PlanRecord) -> dict[str, Any]:
         "finished_at": record.finished_at,
         "attempts": record.attempts,
         "rescues": record.rescues,
-        "links": plan_links(record.id),
+        "links": plan_links(record.id, record.kind),
     }

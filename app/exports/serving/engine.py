@@ -54,4 +54,8 @@ def weight_remarks(server: Server) -> list[str]:
     if workload.weights is WeightFormat.BF16:
         return []
     kept = f", attention in {attention}" if attention is not workload.weights else ""
+    if workload.weights is WeightFormat.FP8 and not kept and server.engine.family != "trtllm":
+        return [
+            "--quantization fp8 quantises 16-bit weights on loading; leave it out where the checkpoint has FP8."
+        ]
     return [f"{server.model_path} must hold weights of {model.name} in {workload.weights}{kept}."]
