@@ -25,6 +25,7 @@ from app.web.measuring_pages import router as measuring_router
 from app.web.plan_pages import router as plan_router
 from app.web.rendering import SECURITY_HEADERS, page
 from app.web.replan_pages import router as replan_router
+from app.web.serving_plan_pages import router as serving_router
 from app.web.views.listing import cluster_line, plan_line
 from app.web.views.replan import replan_line
 from app.web.webhook_pages import router as webhook_router
@@ -32,7 +33,12 @@ from app.web.what_if_pages import router as what_if_router
 
 RECENT: Final = 8
 """Plans, clusters and decisions that the start page looks at."""
-_FILES: Final = {"pages.css": "text/css", "progress.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_FILES: Final = {
+    "pages.css": "text/css",
+    "progress.js": "text/javascript",
+    "copy.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -62,6 +68,7 @@ def static_file(name: str) -> Response:
     return Response(content, media_type=_FILES[name], headers={**SECURITY_HEADERS, "Cache-Control": "no-cache"})
 
 
+router.include_router(serving_router)
 router.include_router(plan_router)
 router.include_router(comparison_router)
 # before the clusters: an address there may be any name
