@@ -71,7 +71,7 @@ def worker_links(
     inside = float(np.max(_inside_s(measured)[rows] / _inside_s(usual)[rows]))
     names = [node.nvlink_domain for node in nodes]
     far = ~np.equal.outer(names, names)
-    span = max(math.ceil(pool.worker.stage_gpus / gpus) for pool in configuration.pools)
+    span = max(math.ceil(pool.worker.gpus / gpus) for pool in configuration.pools)
     place = np.arange(len(nodes)) // span
     joined = far & np.equal.outer(place, place)
     pairs = np.ix_(rows, rows)

@@ -6,6 +6,7 @@ Figures are of one GPU of the worker; those with ``layers`` in their reckoning a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Final
@@ -44,12 +45,14 @@ class Loads:
     experts held by a GPU (all of its layers together), of which a token meets ``active``/``experts`` on average;
     ``cache_*_bytes``: keys and values of one token in layers with full and with windowed attention.  ``reduced``
     and ``exchanged`` count the all-reduces among tensor ranks and the exchanges of tokens among all ``members`` of
-    a stage, of which ``domain`` sit in one scale-up domain.
+    a stage, of which ``domain`` sit in one scale-up domain.  ``largest_stage`` is the share of all layers that the
+    pipeline stage with most of them has, which decides what fits.
     """
 
     layers: FloatArray
     sparse_layers: FloatArray
     pipeline: FloatArray
+    largest_stage: FloatArray
     tensor: FloatArray
     attention_data: FloatArray
     expert_groups: FloatArray
@@ -121,6 +124,7 @@ def loads_of(
         "layers": a.layers,
         "sparse_layers": sparse,
         "pipeline": worker.pipeline,
+        "largest_stage": math.ceil(a.layers / worker.pipeline) / a.layers,
         "tensor": tensor,
         "attention_data": worker.attention_data,
         "expert_groups": worker.expert,
@@ -155,7 +159,8 @@ def loads_of(
             + 2.0 * a.hidden * a.vocabulary / tensor * (not a.tied_embeddings)
             + routed / slices * weights.element_bytes
         )
-        / worker.pipeline,
+        * math.ceil(a.layers / worker.pipeline)
+        / a.layers,
     }
     return Loads(**{name: np.array([float(value)]) for name, value in values.items()})
 

@@ -48,7 +48,7 @@ def worker_memory(
     """
     sequence = (
         tokens * loads.cache_full_bytes + np.minimum(tokens, loads.window) * loads.cache_window_bytes
-    ) / loads.pipeline
+    ) * loads.largest_stage
     step = reserved_bytes + ACTIVATION_COPIES * step_tokens * loads.hidden_bytes
     kinds = np.array([each.value for each in fraction_of])
     whole = fraction * memory_bytes - loads.stored_bytes

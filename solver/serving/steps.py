@@ -100,7 +100,7 @@ def _collectives(loads: Loads, rates: Rates, rank: FloatArray) -> FloatArray:
     and gathered again: 2(g-1)/g of the message inside and 2(N-1)/N of 1/g of it between domains (Patarasuk & Yuan
     2009 for each level).  Dispatch and combine of experts: a token goes to at most ``active`` other ranks, and
     crosses to each other domain at most once (DeepSeek-V3, arXiv 2412.19437, section 3.2.2).  Latency grows with
-    log2 of the members.
+    log2 of the members.  Stages pass their tokens on over the links that leave a domain where the worker does.
     """
     inside = loads.domain_bytes_per_s * rates.link_share
     message = rank * loads.hidden_bytes
@@ -121,7 +121,8 @@ def _collectives(loads: Loads, rates: Rates, rank: FloatArray) -> FloatArray:
         + (domains > 1) * loads.cross_latency_s
         + np.minimum(copies * (members - near) / members, domains - 1.0) * sent / loads.cross_bytes_per_s
     )
-    passes = (loads.pipeline - 1.0) * (rates.collective_s + message / inside)
+    between = np.where(loads.members * loads.pipeline > loads.domain, loads.cross_bytes_per_s, inside)
+    passes = (loads.pipeline - 1.0) * (rates.collective_s + message / between)
     return np.asarray(loads.reduced * reduce + loads.exchanged * exchange + passes)
 
 

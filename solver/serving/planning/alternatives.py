@@ -20,8 +20,9 @@ from solver.serving.cases import ServingCase
 from solver.serving.planning.groups import Group
 from solver.serving.planning.islands import Site
 from solver.serving.planning.offers import Priced, capacities, demand, gpu_cost
+from solver.serving.planning.pricing import waiting_s
 from solver.serving.planning.zones import Zone
-from solver.serving.predict import predict_serving
+from solver.serving.predict import ServingPrediction, predict_serving
 
 MOST_TRIED: Final = 200
 """Groups, those with most output a GPU, that are tried alone."""
@@ -65,7 +66,7 @@ def alternatives_of(
                 model=model,
                 gpu_kind=gpu,
                 configuration=total,
-                first_token_s=prediction.first_token_s.value,
+                first_token_s=_first_token_s(prices, prediction),
                 token_s=prediction.token_s.value,
                 output_tokens_per_s=alone.copies * prediction.output_tokens_per_s.value,
                 objective=alone.objective,
@@ -193,6 +194,17 @@ def _case(prices: Priced, zone: Zone, group: Group, load: float) -> ServingCase:
         configuration=group.configuration,
         transfer_bytes_per_s=zone.domain_bytes_per_s if group.near else zone.transfer_bytes_per_s,
     )
+
+
+def _first_token_s(prices: Priced, prediction: ServingPrediction) -> float:
+    """Mean time to the first token, waiting for a busy phase included."""
+    waiting = waiting_s(
+        prices.served,
+        np.array(prediction.concurrency),
+        np.array(prediction.requests_per_s),
+        np.array(prediction.token_s.value),
+    )
+    return max(prediction.first_token_s.value, float(waiting))
 
 
 def _slowest_part(step: StepShares, plan: Sequence[ReplicaGroup]) -> str:

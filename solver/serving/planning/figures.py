@@ -42,7 +42,7 @@ def replica_groups(
                 concurrency=prediction.concurrency,
                 requests_per_s=prediction.requests_per_s,
                 most_requests_per_s=max(float(settled.most.requests_per_s[row]), prediction.requests_per_s),
-                first_token_s=prediction.first_token_s,
+                first_token_s=_raised(prediction.first_token_s, float(settled.at.first_token_s[row])),
                 token_s=prediction.token_s,
                 output_tokens_per_s=prediction.output_tokens_per_s,
                 transfer=_transfer(case, placed),
@@ -82,6 +82,12 @@ def model_figures(model: int, groups: Sequence[ReplicaGroup], *, is_measured: bo
         output_tokens_per_s=_joined(groups, lambda each: each.output_tokens_per_s, lambda _: 1.0),
         measured_engine=is_measured,
     )
+
+
+def _raised(interval: Interval, value: float) -> Interval:
+    """The interval moved up to ``value`` where it lies below."""
+    times = max(1.0, value / interval.value)
+    return Interval(times * interval.value, times * interval.low, times * interval.high)
 
 
 def _joined(

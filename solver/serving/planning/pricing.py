@@ -163,13 +163,28 @@ def closed_points(served: ServedModel, cases: tuple[Arrays, Rates], most: FloatA
 
 
 def closed_at(served: ServedModel, cases: tuple[Arrays, Rates], group: IntArray, concurrency: FloatArray) -> Points:
-    """Points of groups (P,) with ``concurrency`` (P,) requests in flight."""
+    """Points of groups (P,) with ``concurrency`` (P,) requests in flight.
+
+    Where a phase is busy all the time, requests wait for it as Little's law says: for what concurrency over rate
+    leaves beside decoding.
+    """
 
     def state(arrays: Arrays, rates: Rates, loads: FloatArray) -> Steady:
         traffic = replace(arrays.traffic, concurrency=loads)
         return steady_of(replace(arrays, traffic=traffic), rates)
 
-    return replace(_points(served, cases, group, concurrency, state), concurrency=concurrency)
+    points = _points(served, cases, group, concurrency, state)
+    first = np.maximum(points.first_token_s, waiting_s(served, concurrency, points.requests_per_s, points.token_s))
+    limit = served.workload.time_to_first_token_s
+    meets = points.meets & (first <= (np.inf if limit is None else limit))
+    return replace(points, concurrency=concurrency, first_token_s=first, meets=meets)
+
+
+def waiting_s(
+    served: ServedModel, concurrency: FloatArray, requests_per_s: FloatArray, token_s: FloatArray
+) -> FloatArray:
+    """Seconds that a request is in flight without being decoded, by Little's law."""
+    return np.asarray(concurrency / requests_per_s - (served.workload.output_tokens - 1) * token_s)
 
 
 def open_at(

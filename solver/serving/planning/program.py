@@ -9,7 +9,8 @@ Letters: j groups, l loads of a group, z zones, k classes of islands, q sizes (G
 
     min  sum_j cost[j] n[j] + sum_jl cost[j,l] a[j,l]
     s.t. sum_l a[j,l] = n[j]                                         a group runs at some load
-         sum_jl load[l] a[j,l]  = load of the model                  or  sum_j load[j] n[j] >= load of the model
+         sum_jl load[l] a[j,l]  = load of the model                  or  sum_j load[j] n[j] >= load of the model,
+                                                                     or  sum_j n[j] >= 1 where none is given
          sum_{j in z} parts[j,q] n[j] = sum_{k in z} u[k,z,q]        every part lies in an island of its zone
          sum_z u[k,z,q] <= sum_p parts[p,q] y[k,p]                   within the pattern of its island
          sum_p y[k,p] <= islands of k
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -31,7 +32,7 @@ import numpy as np
 
 from cluster_models.serving_goal import ServingGoal
 from solver.candidates import BoolArray, IntArray
-from solver.ilp import IlpOutcome, LinearModel, ModelBuilder, solve_integer, solve_relaxation
+from solver.ilp import IlpOutcome, IlpStatus, LinearModel, ModelBuilder, solve_integer, solve_relaxation
 from solver.problem import Backend
 from solver.serving.loads import FloatArray
 from solver.serving.planning.groups import Group
@@ -39,7 +40,11 @@ from solver.serving.planning.zones import MOST_CUT, IslandClass, Zone
 
 NODE_LIMIT: Final = 200_000
 FIRST_GROUPS: Final = 40
-"""Groups, the best by the relaxation, among which a choice is sought first."""
+"""Groups of each model, the best by the relaxation, among which a choice is sought first."""
+FIRST_LOADS: Final = 8
+"""Loads of each, likewise."""
+OPTIMALITY: Final = 1e-7
+"""Share of the objective by which a column must lower the relaxation to be taken in."""
 GPU_TIE: Final = 1e-7
 """What a GPU costs beside a maximum, over the largest single term of it: of equal plans the smallest is taken."""
 
@@ -55,7 +60,10 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Load of one model; ``is_exact`` where groups share it out, else what they must be able to take at least."""
+    """Load of one model; ``is_exact`` where groups share it out, else what they must be able to take at least.
+
+    0: whatever one group takes.
+    """
 
     load: float
     is_exact: bool
@@ -94,10 +102,11 @@ class Picked:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """The arrays, and which columns mean what."""
+    """The arrays, and which columns mean what; ``served`` is the model of each group."""
 
     model: LinearModel
     number: IntArray
+    served: IntArray
     at_load: tuple[IntArray, ...]
     parts: dict[tuple[int, int, int], int]
     patterns: dict[tuple[int, tuple[int, ...]], int]
@@ -120,10 +129,12 @@ def build_program(
             if offer.group.model == model
             for column, load in zip(at_load[j] if demand.is_exact else number[j : j + 1], offer.loads, strict=True)
         ]
+        if not demand.load:
+            terms = [(column, 1.0) for column, _ in terms]
         if demand.is_exact:
             builder.add_row(terms, lower=demand.load, upper=demand.load)
         else:
-            builder.add_row(terms, lower=demand.load)
+            builder.add_row(terms, lower=demand.load or 1.0)
     parts = _part_rows(builder, offers, number, classes)
     patterns = _pattern_rows(builder, parts, classes)
     for limit, price in (
@@ -132,7 +143,8 @@ def build_program(
     ):
         if limit is not None:
             builder.add_row([(int(number[j]), price(offer.group)) for j, offer in enumerate(offers)], upper=limit)
-    return Program(builder.build(), number, at_load, parts, patterns)
+    served = np.array([offer.group.model for offer in offers])
+    return Program(builder.build(), number, served, at_load, parts, patterns)
 
 
 def gpu_tie(offers: Sequence[Offer]) -> float:
@@ -144,38 +156,73 @@ def gpu_tie(offers: Sequence[Offer]) -> float:
 def solve(program: Program, *, backend: Backend, gap: float, time_limit_s: float) -> Solved:
     """The best choice, with a bound that no choice beats.
 
-    First among the groups that the relaxation likes best.  Then those are left out whose reduced cost alone
-    exceeds what is missing to the relaxation: no better choice has one of them.
+    First among the groups and loads that the relaxation likes best.  Then those are left out whose reduced cost
+    alone exceeds what is missing to the relaxation: no better choice has one of them.
     """
     started = time.perf_counter()
-    relaxed = solve_relaxation(program.model, time_limit_s=time_limit_s)
-    if relaxed.values is None or relaxed.reduced is None:
-        return Solved(relaxed, relaxed.bound, np.zeros(len(program.number)))
-    worth = _reduced(program, relaxed.reduced)
 
-    def among(groups: BoolArray) -> IlpOutcome:
+    def left_s() -> float:
+        return time_limit_s - (time.perf_counter() - started)
+
+    relaxed, reduced = _relaxed(program, left_s)
+    if relaxed.values is None:
+        return Solved(relaxed, relaxed.bound, np.zeros(len(program.number)))
+    worth = _worth(program, reduced)
+
+    def among(columns: BoolArray) -> IlpOutcome:
         return solve_integer(
-            _without(program, ~groups),
+            _only(program, columns),
             backend=backend,
-            time_limit_s=time_limit_s - (time.perf_counter() - started),
+            time_limit_s=left_s(),
             node_limit=NODE_LIMIT,
             gap=gap,
             expected=max(abs(relaxed.objective), 1e-9),
         )
 
-    first = worth <= np.sort(worth)[min(FIRST_GROUPS, len(worth)) - 1]
+    first = _likely(program, reduced, worth)
     best = among(first)
     missing = best.objective - relaxed.objective
     if missing <= gap * abs(best.objective) and best.values is not None:
         return Solved(replace(best, bound=relaxed.objective), relaxed.objective, worth)
-    useful = worth <= missing
+    useful = _columns(program, worth <= missing) & (reduced <= missing)
     if not (useful <= first).all():
         second = among(first | useful)
         best = replace(min(second, best, key=lambda each: each.objective), bound=min(second.bound, best.objective))
     return Solved(replace(best, bound=max(relaxed.objective, best.bound)), relaxed.objective, worth)
 
 
-def _reduced(program: Program, reduced: FloatArray) -> FloatArray:
+def _relaxed(program: Program, left_s: Callable[[], float]) -> tuple[IlpOutcome, FloatArray]:
+    """The relaxation, and the reduced costs of all columns.
+
+    By column generation: it starts with a few loads of each group, and takes in the best load of every group that
+    the duals of the rows say would lower the objective, until there is none.
+    """
+    model = program.model
+    active = np.ones(len(model.cost), dtype=bool)
+    for own in program.at_load:
+        active[own] = False
+        active[own[[0, len(own) // 2, -1]] if len(own) else own] = True
+    while True:
+        outcome = solve_relaxation(_only(program, active), time_limit_s=left_s())
+        if outcome.status is IlpStatus.INFEASIBLE and not active.all():
+            active[:] = True
+            continue
+        if outcome.values is None or outcome.duals is None:
+            return outcome, np.zeros(len(active))
+        priced = np.bincount(model.column, model.value * outcome.duals[model.row], minlength=len(active))
+        reduced = model.cost - priced
+        missing = OPTIMALITY * max(1.0, abs(outcome.objective))
+        better = [
+            own[np.argmin(reduced[own])]
+            for own in program.at_load
+            if len(own) and reduced[own].min() < -missing and not active[own[np.argmin(reduced[own])]]
+        ]
+        if not better:
+            return outcome, np.maximum(reduced, 0.0)
+        active[better] = True
+
+
+def _worth(program: Program, reduced: FloatArray) -> FloatArray:
     """By how much one of each group raises the relaxation at least."""
     return np.array(
         [
@@ -185,13 +232,30 @@ def _reduced(program: Program, reduced: FloatArray) -> FloatArray:
     )
 
 
-def _without(program: Program, excluded: BoolArray) -> LinearModel:
-    """The program with the ``excluded`` groups at 0."""
-    upper = program.model.upper.copy()
-    for j in np.flatnonzero(excluded):
-        upper[program.number[j]] = 0.0
-        upper[program.at_load[j]] = 0.0
-    return replace(program.model, upper=upper)
+def _likely(program: Program, reduced: FloatArray, worth: FloatArray) -> BoolArray:
+    """Columns of the best groups of each model at their best loads."""
+    groups = np.zeros(len(worth), dtype=bool)
+    for model in np.unique(program.served):
+        own = np.flatnonzero(program.served == model)
+        groups[own[np.argsort(worth[own], kind="stable")[:FIRST_GROUPS]]] = True
+    columns = _columns(program, groups)
+    for loads in program.at_load:
+        columns[loads[np.argsort(reduced[loads], kind="stable")[FIRST_LOADS:]]] = False
+    return columns
+
+
+def _columns(program: Program, groups: BoolArray) -> BoolArray:
+    """All columns but those of the other groups."""
+    columns = np.ones(len(program.model.cost), dtype=bool)
+    for j in np.flatnonzero(~groups):
+        columns[program.number[j]] = False
+        columns[program.at_load[j]] = False
+    return columns
+
+
+def _only(program: Program, columns: BoolArray) -> LinearModel:
+    """The program with all but ``columns`` at 0."""
+    return replace(program.model, upper=np.where(columns, program.model.upper, 0.0))
 
 
 def read(program: Program, offers: Sequence[Offer], values: FloatArray) -> Picked:

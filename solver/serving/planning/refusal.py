@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -22,6 +23,10 @@ from solver.serving.planning.offers import Priced, priced
 from solver.serving.planning.search import Found, search
 from solver.serving.planning.zones import Zone, zones_of
 from solver.serving.problem import ServingProblem
+
+
+MOST_KINDS: Final = 4
+"""GPU kinds, the next faster ones, that are tried in place of those of the cluster."""
 
 
 def without_gpus(problem: ServingProblem, provenance: Provenance) -> NoServingPlan:
@@ -171,7 +176,7 @@ def _works(snapshot: ClusterSnapshot, served: ServedModel, goal: ServingGoal) ->
 
 
 def _larger_kinds(snapshot: ClusterSnapshot) -> list[str]:
-    """Kinds of the catalogue with more memory and more memory bandwidth than any of the cluster, smallest first."""
+    """Kinds of the catalogue with more memory and more memory bandwidth than any of the cluster, the next first."""
     own = [snapshot.cluster.gpu_kinds[node.gpu_kind] for node in snapshot.cluster.nodes]
     bandwidth = max(kind.memory_bytes_per_s for kind in own)
     memory = max(kind.memory_bytes for kind in own)
@@ -181,7 +186,8 @@ def _larger_kinds(snapshot: ClusterSnapshot) -> list[str]:
         for kind in gpu_kinds().values()
         if kind.vendor in vendors and kind.memory_bytes_per_s > bandwidth and kind.memory_bytes > memory
     ]
-    return [kind.name for kind in sorted(better, key=lambda kind: (kind.memory_bytes_per_s, kind.memory_bytes))]
+    ranked = sorted(better, key=lambda kind: (kind.memory_bytes_per_s, kind.memory_bytes))
+    return [kind.name for kind in ranked[:MOST_KINDS]]
 
 
 def _with_kind(snapshot: ClusterSnapshot, name: str) -> ClusterSnapshot:

@@ -14,12 +14,13 @@ from typing import Final
 import numpy as np
 
 from solver.candidates import IntArray
+from solver.serving.cases import steady_of
 from solver.serving.loads import FloatArray
 from solver.serving.planning.groups import Group
 from solver.serving.planning.islands import Site
 from solver.serving.planning.pricing import HALVINGS, WorkerTable
 from solver.serving.planning.shapes import Shape
-from solver.serving.steps import decode_step, prefill_step
+from solver.serving.steady_state import Steady
 
 MOST_SIDE: Final = 4
 """Replicas of the smaller side of a group."""
@@ -28,6 +29,8 @@ MOST_REPLICAS: Final = 12
 PREFILL_SHAPES: Final = 6
 DECODE_SHAPES: Final = 12
 PER_SIZE: Final = 2
+MANY: Final = 1e4
+"""Replicas of the other phase, with which a worker of one phase is never short of work."""
 LOADS: Final = (0.05, 0.3, 1.0)
 """Loads of decoding, as shares of the highest, at which ratios are taken."""
 
@@ -71,33 +74,41 @@ def _is_priced_with(slot: int, shape: Shape) -> bool:
 
 def _prompts_per_s(table: WorkerTable) -> FloatArray:
     """Prompts a second (W,) of a worker that prefills only; 0 where one takes longer than the limit."""
-    loads, traffic = table.arrays.prefill, table.arrays.traffic
-    chunks = np.maximum(1.0, np.ceil(traffic.input_tokens / traffic.chunk_tokens))
-    prompt = prefill_step(loads, table.split_rates, traffic.input_tokens, loads.attention_data, chunks).total_s
+    alone, busy = (_steady(table, np.array(load), prefill=1.0, decode=MANY) for load in (1.0, MANY))
     limit = table.served.workload.time_to_first_token_s
-    meets = table.fits & (prompt <= (math.inf if limit is None else limit))
-    return np.asarray(np.where(meets, loads.attention_data * loads.pipeline / prompt, 0.0))
+    meets = table.fits & (alone.first_token_s <= (math.inf if limit is None else limit))
+    return np.asarray(np.where(meets, busy.requests_per_s, 0.0))
 
 
 def _answers_per_s(table: WorkerTable, share: float) -> FloatArray:
-    """Answers a second (W,) of a worker that decodes only, at ``share`` of the most sequences within the limit."""
-    loads, traffic = table.arrays.decode, table.arrays.traffic
-    context = traffic.input_tokens + traffic.output_tokens / 2.0
+    """Answers a second (W,) of a worker that decodes only, at ``share`` of the most requests within the limit."""
     limit = table.served.workload.time_per_output_token_s or math.inf
 
-    def token_s(sequences: FloatArray) -> FloatArray:
-        step = decode_step(loads, table.split_rates, sequences, context, traffic.drafts)
-        return np.asarray(step.total_s / traffic.yields)
+    def at(load: FloatArray) -> Steady:
+        return _steady(table, load, prefill=MANY, decode=1.0)
 
-    low, high = np.ones_like(context), traffic.most_sequences
-    meets = table.fits & (token_s(low) <= limit)
+    most = table.arrays.traffic.most_sequences
+    low, high = np.ones_like(most), most
+    meets = table.fits & (at(low).token_s <= limit)
+    low = np.where(at(high).token_s <= limit, high, low)
     for _ in range(HALVINGS):
-        middle = np.where(token_s(high) <= limit, high, 0.5 * (low + high))
-        allowed = token_s(middle) <= limit
+        middle = 0.5 * (low + high)
+        allowed = at(middle).token_s <= limit
         low, high = np.where(allowed, middle, low), np.where(allowed, high, middle)
-    sequences = np.maximum(1.0, share * low)
-    answers = sequences / (np.maximum(traffic.output_tokens - 1.0, 1.0) * token_s(sequences))
-    return np.asarray(np.where(meets, answers, 0.0))
+    return np.asarray(np.where(meets, at(np.maximum(1.0, share * low)).requests_per_s, 0.0))
+
+
+def _steady(table: WorkerTable, load: FloatArray, *, prefill: float, decode: float) -> Steady:
+    """Workers (W,), each in a split group of so many prefill and decode replicas, under ``load`` in flight."""
+    like = np.ones_like(table.arrays.traffic.split)
+    traffic = replace(
+        table.arrays.traffic,
+        split=like,
+        concurrency=load * like,
+        prefill_workers=prefill * like,
+        decode_workers=decode * like,
+    )
+    return steady_of(replace(table.arrays, traffic=traffic), table.split_rates)
 
 
 def _best(rates: FloatArray, gpus: IntArray, most: int) -> list[int]:
