@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -12,12 +13,16 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from app.cli.terminal import bullets, command_line, pairs, section
+from app.cli.terminal import bullets, command_line, more_line, pairs, section
 from app.exports.serving.contract import serving_refusal
 from app.exports.serving.registry import SERVING_EXPORTS
 from app.presentation.figures import count, plural
 from app.presentation.serving_plan import ServingReport, serving_report
+from app.presentation.serving_tables import FrontRow
 from cluster_models.serving_plan import ServingPlan
+
+MOST_POINTS: Final = 9
+"""Points of the front that a terminal shows."""
 
 
 def serving_plan_view(
@@ -110,11 +115,22 @@ def _alternatives(report: ServingReport) -> RenderableType:
 
 def _front(report: ServingReport) -> RenderableType:
     table = _table("workers", ">in flight", ">tokens/s of a user", ">tokens/s of a GPU", ">first token", "")
-    for row in report.front:
+    shown, hidden = shown_points(report.front)
+    for row in shown:
         style = "bold green" if row.verdict == "chosen" else ""
         cells = (row.workers, row.concurrency, row.per_user, row.per_gpu, row.first_token, row.verdict)
         table.add_row(*cells, style=style)
-    return table
+    return Group(table, *([more_line(hidden, "point")] if hidden else []))
+
+
+def shown_points(rows: Sequence[FrontRow]) -> tuple[list[FrontRow], int]:
+    """Some points of the front, evenly, the first, the last and those chosen among them; how many are left out."""
+    if len(rows) <= MOST_POINTS:
+        return list(rows), 0
+    step = (len(rows) - 1) / (MOST_POINTS - 1)
+    kept = {round(index * step) for index in range(MOST_POINTS)}
+    shown = [row for index, row in enumerate(rows) if index in kept or row.verdict == "chosen"]
+    return shown, len(rows) - len(shown)
 
 
 def _at_length(report: ServingReport) -> Iterator[RenderableType]:

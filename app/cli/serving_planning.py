@@ -32,6 +32,7 @@ from app.services.serving_problems import Wanted, serving_problem
 from cluster_models.errors import InvalidInput, SolverFailed
 from cluster_models.serving_plan import ServingPlan
 from cluster_models.serving_refusal import NoServingPlan
+from solver.check.serving import check_serving_plan
 from solver.problem import SearchOptions
 from solver.serving.plan import plan_serving
 from solver.serving.problem import ServingProblem
@@ -94,6 +95,8 @@ def _searched(problem: ServingProblem, options: SearchOptions) -> tuple[ServingP
         raise Failed(str(error)) from error
     if cancelled and isinstance(result, NoServingPlan):
         raise KeyboardInterrupt
+    if isinstance(result, ServingPlan) and (broken := check_serving_plan(result, problem)):
+        raise Failed(f"internal error: the plan found breaks its own rules: {' '.join(broken[:3])}")
     return result, cancelled
 
 

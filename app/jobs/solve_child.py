@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from app.jobs.child_talk import answer_one, failed, say
 from app.serialization import jsonable, load
@@ -19,6 +19,8 @@ from solver.check import check_plan
 from solver.problem import PlanningProblem, Progress, SearchOptions
 from solver.search import plan
 from solver.serving.problem import ServingProblem
+
+_REFUSED: Final = "The plan that was found breaks a rule and was refused: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +51,14 @@ def solve(request: Request, out: IO[str]) -> dict[str, Any]:
     if isinstance(found, NoPlan):
         return {"kind": "no_plan", "no_plan": jsonable(found)}
     if broken := check_plan(found, request.problem):
-        return failed("The plan that was found breaks a rule and was refused: " + " ".join(broken))
+        return failed(_REFUSED + " ".join(broken))
     return {"kind": "plan", "plan": jsonable(found)}
 
 
 def solve_serving(message: dict[str, Any]) -> dict[str, Any]:
     """The answer to a problem of serving."""
-    from solver.serving.plan import plan_serving  # noqa: PLC0415 - problems of training need none of it
+    from solver.check.serving import check_serving_plan  # noqa: PLC0415 - problems of training need none of it
+    from solver.serving.plan import plan_serving  # noqa: PLC0415 - likewise
 
     problem = ServingProblem(
         snapshot=load(ClusterSnapshot, message["snapshot"]),
@@ -65,6 +68,8 @@ def solve_serving(message: dict[str, Any]) -> dict[str, Any]:
     found = plan_serving(problem, load(SearchOptions, message["options"]))
     if isinstance(found, NoServingPlan):
         return {"kind": "no_plan", "no_plan": jsonable(found)}
+    if broken := check_serving_plan(found, problem):
+        return failed(_REFUSED + " ".join(broken))
     return {"kind": "plan", "plan": jsonable(found)}
 
 

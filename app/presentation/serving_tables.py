@@ -207,7 +207,10 @@ def front_rows(plan: ServingPlan) -> tuple[FrontRow, ...]:
 
 
 def _front_row(plan: ServingPlan, point: FrontPoint) -> FrontRow:
-    verdict = "chosen" if point.is_chosen else "within the limits" if point.meets_limits else "misses a limit"
+    workload = plan.models[point.model].workload
+    limited = workload.time_to_first_token_s is not None or workload.time_per_output_token_s is not None
+    met = "within the limits" if limited else ""
+    verdict = "chosen" if point.is_chosen else met if point.meets_limits else "misses a limit"
     return FrontRow(
         model=plan.models[point.model].architecture.name,
         workers=configuration_words(point.configuration) + _kind_words(plan, point.gpu_kind),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, product
 from typing import Final
 
 from app.exports.arithmetic import check_host_name
@@ -19,6 +19,7 @@ from cluster_models.serving_replicas import GpuPlace, Phase, Replica
 HTTP_PORT: Final = 8000
 """Port of the first server of a host; the next ones follow."""
 PLAN_AGAIN: Final = "plan again"
+_SHARES_TOLERANCE: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class Deployment:
     """The servers of a plan in the order of their numbers.
 
     Making one raises ``InvalidConfiguration`` where a sum is broken: a GPU used twice, places that are not a
-    worker's GPUs, shares that do not add up to 1.
+    worker's GPUs, shares of those that prefill, or of those that decode, that do not add up to 1.
     """
 
     plan: ServingPlan
@@ -119,8 +120,11 @@ class Deployment:
         for index, server in enumerate(self.servers):
             _check_server(index, server)
             shares[server.model, server.replica.phase] += server.replica.share
-        for (model, phase), total in shares.items():
-            if abs(total - 1) > 1e-6:
+        for model, phase in product(
+            sorted({server.model for server in self.servers}), (Phase.PREFILL, Phase.DECODE)
+        ):
+            total = shares[model, Phase.BOTH] + shares[model, phase]
+            if abs(total - 1) > _SHARES_TOLERANCE:
                 name = self.plan.models[model].architecture.name
                 problem = f"of {name} ({phase}) add up to {total:.6g}, not to 1"
                 raise InvalidConfiguration("groups.replicas.share", total, problem, PLAN_AGAIN)

@@ -40,6 +40,9 @@ def render_dynamo(deployment: Deployment, servers: tuple[Server, ...], options: 
     if len({server.model for server in servers}) > 1:
         names = [model.architecture.name for model in deployment.plan.models]
         raise InvalidConfiguration("models", names, "a graph serves one model", "plan a deployment for each model")
+    if len({server.replica.phase is Phase.BOTH for server in servers}) > 1:
+        problem = "a graph splits all requests into phases or none, and this plan does both"
+        raise InvalidConfiguration("workload.modes", ["aggregated", "split"], problem, "allow one of the modes")
     main = {"mainContainer": {"image": _image(servers[0], options)}}
     front = {"componentType": "frontend", "replicas": 1, "extraPodSpec": main}
     services: dict[str, Any] = {"Frontend": front}

@@ -46,8 +46,12 @@ def remarks(deployment: Deployment, servers: Sequence[Server]) -> list[str]:
 
 def balanced(servers: Sequence[Server]) -> list[str]:
     """Who hands requests out to the servers."""
-    if any(server.replica.phase is not Phase.BOTH for server in servers):
-        return _split_front(servers)
+    split = [server for server in servers if server.replica.phase is not Phase.BOTH]
+    if split:
+        both = [server for server in servers if server.replica.phase is Phase.BOTH]
+        whole = ", ".join(f"{each.number} ({percent(each.replica.share)})" for each in both)
+        beside = [f"Requests that go past this front, to replicas that do both phases: {whole}."] if both else []
+        return [*_split_front(split), *beside]
     if len(servers) > 1:
         return ["Each replica has its share of the requests: the export nginx balances them so."]
     return []

@@ -21,7 +21,7 @@ from app.exports.serving.registry import SERVING_EXPORTS
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.serving import Speculation, WeightFormat, Worker
 from cluster_models.serving_plan import ServingPlan
-from cluster_models.serving_replicas import GpuPlace
+from cluster_models.serving_replicas import GpuPlace, Phase
 from tests.serving_plans import group, over_nodes, planned, replica, served, split_phases, two_models, two_replicas
 
 ENGINES = {"vllm": "vllm-0.16", "sglang": "sglang-0.5.8", "trtllm": "trtllm-1.2"}
@@ -221,6 +221,23 @@ def test_what_cannot_be_said_is_refused_in_a_line(export: str, plan: ServingPlan
     assert said in str(error)
     assert error.remedy
     assert "\n" not in str(error)
+
+
+def mixed_modes() -> ServingPlan:
+    """A replica for both phases beside split ones, for one model."""
+    both = group(replica(0, Worker(tensor=2), [("a", (2, 3))], share=0.25), share=0.25)
+    prefill = replica(1, Worker(tensor=2), [("a", (0, 1))], phase=Phase.PREFILL, share=0.75)
+    decode = replica(2, Worker(tensor=4), [("b", (0, 1, 2, 3))], phase=Phase.DECODE, share=0.75)
+    return planned([both, group(prefill, decode, share=0.75)])
+
+
+def test_modes_beside_each_other_are_told_apart() -> None:
+    """The front is for split phases alone; a graph cannot have both."""
+    text = SERVING_EXPORTS["vllm"].files(mixed_modes())[0].text
+    assert "to replicas that do both phases: 0 (25.0 %)" in text
+    error = serving_refusal(SERVING_EXPORTS["dynamo"], mixed_modes())
+    assert error is not None
+    assert "this plan does both" in str(error)
 
 
 def test_broken_sums_do_not_leave() -> None:
