@@ -138,7 +138,8 @@ def typed(data: FormData, values: Typed) -> tuple[Typed, tuple[FormProblem, ...]
                 sent[box] = decode(upload.file.read(), what=name)
             except InvalidInput as error:
                 problems.append(FormProblem(name, label(name), f"{error.problem}; {error.remedy}"))
-    if words := serving_words(dict(data), (*values, *_UPLOADS)):
+    is_training = "sequence_length" in values
+    if is_training and (words := serving_words(dict(data), (*values, *_UPLOADS))):
         problems.append(FormProblem("", "", f"The form {PROBLEM} ({', '.join(words)}); {REMEDY}"))
     return sent, tuple(problems)
 
