@@ -145,9 +145,9 @@ def _write_exports(plan: ServingPlan, folder: Path, *, quiet: bool) -> None:
 
 def _explain(answer: NoServingPlan) -> None:
     """Why nothing serves the load, on standard error."""
-    told = nothing_serves(answer)
-    complain(f"meshwright: no plan serves this: {told.reason}")
-    if told.nearest:
-        complain(told.nearest)
-    for remedy in told.remedies:
+    refusal = nothing_serves(answer)
+    complain(f"meshwright: no plan serves this: {refusal.reason}")
+    if refusal.nearest:
+        complain(refusal.nearest)
+    for remedy in refusal.remedies:
         complain(f"remedy: {remedy}")

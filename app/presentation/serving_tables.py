@@ -179,7 +179,8 @@ def other_shapes(plan: ServingPlan) -> tuple[OtherShape, ...]:
 
 def _kind_words(plan: ServingPlan, kind: str) -> str:
     """On which kind of GPU, where all that the plan speaks of are not of one."""
-    kinds = {each.gpu_kind for each in (*plan.alternatives, *plan.front, *plan.replicas)}
+    kinds = {other.gpu_kind for other in plan.alternatives} | {point.gpu_kind for point in plan.front}
+    kinds |= {replica.gpu_kind for replica in plan.replicas}
     return f" on {kind}" if len(kinds) > 1 else ""
 
 

@@ -29,8 +29,8 @@ def serving_problem(snapshot: ClusterSnapshot, first: Wanted, others: Sequence[W
     for index, (architecture, workload) in enumerate(others):
         field = f"others[{index}].workload"
         if given := [name for name in GOAL_FIELDS if name in workload.model_fields_set]:
-            problem = "stands in the workload of the first model, for all of them"
-            raise InvalidInput(f"{field}.{given[0]}", getattr(workload, given[0]), problem, "leave it out here")
+            reason = "stands in the workload of the first model, for all of them"
+            raise InvalidInput(f"{field}.{given[0]}", getattr(workload, given[0]), reason, "leave it out here")
         try:
             models.append(workload.served(architecture))
             _check_pins(models[-1], goal.pinned)

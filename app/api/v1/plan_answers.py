@@ -119,8 +119,7 @@ class PlanEvent(BaseModel):
 
 def plan_links(plan_id: str, kind: PlanKind = PlanKind.TRAINING) -> dict[str, str]:
     """Addresses of what belongs to a plan."""
-    parts = ("timeline",) if kind is PlanKind.TRAINING else ()
-    parts += ("events", "exports", "cancel")
+    parts = ("timeline",) * (kind is PlanKind.TRAINING) + ("events", "exports", "cancel")
     return {"self": address("plans", plan_id)} | {part: address("plans", plan_id, part) for part in parts}
 
 

@@ -26,15 +26,13 @@ _SHARES_TOLERANCE: Final = 1e-6
 class Server:
     """One replica as an engine starts it.
 
-    ``group`` and ``group_share`` say with whom it answers requests, and which part of them.  ``slot`` tells apart
-    servers that share a host: ports count up with it.
+    ``model`` is the index of ``served`` in the plan.  ``slot`` tells apart servers that share a host: ports count
+    up with it.
     """
 
     replica: Replica
     model: int
     served: ServedModel
-    group: int
-    group_share: float
     slot: int
     model_path: str
 
@@ -143,7 +141,7 @@ def deployment_of(plan: ServingPlan, options: Options) -> Deployment:
     """The servers of a plan; raises ``InvalidConfiguration`` where a sum is broken."""
     taken: dict[str, set[int]] = defaultdict(set)
     servers = []
-    for index, group in enumerate(plan.groups):
+    for group in plan.groups:
         for replica in group.replicas:
             nodes = [place.node for place in replica.places]
             slot = next(slot for slot in range(len(plan.replicas) + 1) if all(slot not in taken[n] for n in nodes))
@@ -151,7 +149,7 @@ def deployment_of(plan: ServingPlan, options: Options) -> Deployment:
                 taken[node].add(slot)
             served = plan.models[group.model]
             path = _model_path(plan, served, options)
-            servers.append(Server(replica, group.model, served, index, group.share, slot, path))
+            servers.append(Server(replica, group.model, served, slot, path))
     return Deployment(plan, tuple(sorted(servers, key=lambda server: server.number)))
 
 

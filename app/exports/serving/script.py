@@ -12,8 +12,9 @@ from app.exports.serving.deployment import Deployment, Server
 from app.exports.serving.engine import command, weight_remarks
 from app.exports.serving.engines import engine_of
 from app.exports.serving.trtllm import TRTLLM, config, config_name
-from app.exports.serving.words import balanced, phase_words, remarks, requests_to
+from app.exports.serving.words import balanced, remarks, requests_to
 from app.exports.serving.yaml_text import yaml_text
+from app.presentation.serving_words import PHASES
 from cluster_models.serving_replicas import Phase
 
 SIDE_CHANNEL_PORT: Final = 5600
@@ -65,12 +66,12 @@ def render_mpi(deployment: Deployment, servers: tuple[Server, ...], options: Opt
 def _server_lines(server: Server, options: Options) -> Iterator[str]:
     engine = engine_of(server)
     places = engine.hosts(server)
-    worker = f"{phase_words(server.replica.phase)}, {server.worker}"
+    worker = f"{PHASES[server.replica.phase]}, {server.worker}"
     yield f"# Replica {server.number}: {server.served.architecture.name}, {worker}; {requests_to(server)}."
     processes = places[:1] if engine is TRTLLM else places
     for slot, place in enumerate(processes):
         words = command(engine, server, slot, server_leader(server), options)
-        words = [*_before(server, place.node, [each.node for each in places]), *words]
+        words = [*_prefix(server, place.node, [each.node for each in places]), *words]
         gpus = ",".join(map(str, place.gpus))
         yield f"serve {server.number} {place.node} {gpus} {shlex.join(words)}"
 
@@ -80,7 +81,7 @@ def server_leader(server: Server) -> str:
     return engine_of(server).hosts(server)[0].node
 
 
-def _before(server: Server, host: str, hosts: Sequence[str]) -> list[str]:
+def _prefix(server: Server, host: str, hosts: Sequence[str]) -> list[str]:
     """Words in front of the engine's own: an environment, or the launcher of several hosts."""
     engine = engine_of(server)
     if engine is TRTLLM and len(hosts) > 1:

@@ -10,16 +10,10 @@ from app.exports.serving.sglang import BOOTSTRAP_PORT
 from app.presentation.figures import percent, plural
 from cluster_models.serving_replicas import Phase
 
-_PHASES: Final = {Phase.BOTH: "prefill and decode", Phase.PREFILL: "prefill", Phase.DECODE: "decode"}
 FRONT_PORT: Final = 9000
 OWN_ADDITIONS: Final = (
     "Add volumes with the weights, and secrets. Names of nodes and their label kubernetes.io/hostname must agree."
 )
-
-
-def phase_words(phase: Phase) -> str:
-    """What a replica does."""
-    return _PHASES[phase]
 
 
 def requests_to(server: Server) -> str:

@@ -35,7 +35,7 @@ _FAMILIES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Seated:
+class ReplicaSeat:
     """GPUs of one replica on one node, coloured by the leaf switch, else by the node."""
 
     node: str
@@ -48,7 +48,7 @@ class ServingResult:
     """A serving plan as words, tables and drawings; ``places`` are those of each replica in turn."""
 
     report: ServingReport
-    places: tuple[tuple[Seated, ...], ...]
+    places: tuple[tuple[ReplicaSeat, ...], ...]
     colour_means: str
     memory: Drawing
     front: tuple[Drawing, ...]
@@ -82,7 +82,7 @@ def serving_result(plan: ServingPlan, leaf_of: Mapping[str, str]) -> ServingResu
         report=serving_report(plan),
         places=tuple(
             tuple(
-                Seated(place.node, ", ".join(map(str, place.gpus)), f"hue-{order[names[place.node]] % HUES}")
+                ReplicaSeat(place.node, ", ".join(map(str, place.gpus)), f"hue-{order[names[place.node]] % HUES}")
                 for place in each.places
             )
             for each in ordered

@@ -18,7 +18,9 @@ def test_parsers_declare_every_argument_of_the_table(generation: str) -> None:
     said, every = words(tool), set().union(*fields(tool).values())
     known = engine_flags(serving_engine(generation))
     assert len(known) > 15
-    unknown = {flag for flag in known if flag not in said and flag.removeprefix("--").replace("-", "_") not in every}
+    unknown = {
+        flag for flag in known if flag not in said and flag.removeprefix("--").replace("-", "_") not in every
+    }
     assert unknown == set()
 
 
