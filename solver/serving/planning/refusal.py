@@ -24,7 +24,6 @@ from solver.serving.planning.search import Found, search
 from solver.serving.planning.zones import Zone, zones_of
 from solver.serving.problem import ServingProblem
 
-
 MOST_KINDS: Final = 4
 """GPU kinds, the next faster ones, that are tried in place of those of the cluster."""
 
