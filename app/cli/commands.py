@@ -114,8 +114,15 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
     if is_serving(workload):
         from app.cli import serving_planning  # noqa: PLC0415 - see above
 
-        training = {"--framework-file": framework_file, "--calibration": calibration, "--routing": routing}
-        training |= {"--robust": robust, "--fastest": fastest, "--tokens": tokens, "--gpu-price": gpu_price}
+        training = {
+            "--framework-file": framework_file,
+            "--calibration": calibration,
+            "--routing": routing,
+            "--robust": robust,
+            "--fastest": fastest,
+            "--tokens": tokens,
+            "--gpu-price": gpu_price,
+        }
         serving_planning.refuse_training_options(training)
         serving_planning.run_serving_plan(
             cluster,

@@ -90,11 +90,10 @@ def serving_plan_page(request: Request, session: Session, record: PlanRecord) ->
     """A serving plan: its progress while it is searched for, then what came out."""
     answer = serving_plans.get_serving_result(session, plan_id=record.id)
     problem = serving_plans.get_serving_problem(session, plan_id=record.id)
-    exports, found = None, ()
-    if isinstance(answer, ServingPlan):
-        given = given_options(request.query_params)
-        found = _wrong_options(given)
-        exports = serving_exports(record.id, answer, given, {} if found else given)
+    given = given_options(request.query_params)
+    found = _wrong_options(given) if isinstance(answer, ServingPlan) else ()
+    valid = {} if found else given
+    exports = serving_exports(record.id, answer, given, valid) if isinstance(answer, ServingPlan) else None
     return page(
         request,
         "serving_plan.html",
