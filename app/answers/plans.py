@@ -8,11 +8,14 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from app.answers.addresses import Links, Moment, addresses
-from app.db.status import PlanStatus
+from app.db.status import PlanKind, PlanStatus
 from app.documents.plan import NoPlanDocument, PlanDocument
+from app.documents.serving_plan import NoServingPlanDocument, ServingPlanDocument
 from app.documents.values import Computed, Given, Holds, ValueAnswer
 from app.services.plans import PlanError, PlanRecord
 from solver.problem import Backend, Progress, SearchOptions
+
+ResultDocument = PlanDocument | NoPlanDocument | ServingPlanDocument | NoServingPlanDocument
 
 
 class ProgressAnswer(ValueAnswer[Progress]):
@@ -48,15 +51,17 @@ class FailureAnswer(ValueAnswer[PlanError]):
     remedy: str = Field(description="What to do about it; may be empty.", examples=["Give it more time."])
 
 
-def plan_links(plan_id: str) -> dict[str, str]:
+def plan_links(plan_id: str, kind: PlanKind = PlanKind.TRAINING) -> dict[str, str]:
     """Addresses of what belongs to a plan."""
-    return addresses("plans", plan_id, parts=("timeline", "events", "exports", "cancel"))
+    timeline = ("timeline",) if kind is PlanKind.TRAINING else ()
+    return addresses("plans", plan_id, parts=(*timeline, "events", "exports", "cancel"))
 
 
 class PlanSummary(ValueAnswer[PlanRecord]):
     """A plan that was asked for, without its result."""
 
     id: str = Field(description="Id of the plan.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])
+    kind: PlanKind = Field(description="What it is for; decides what its result is.", examples=["training"])
     status: PlanStatus = Field(
         description="queued and running change; succeeded, infeasible (nothing fits), failed and cancelled stay.",
         examples=["running"],
@@ -80,14 +85,15 @@ class PlanSummary(ValueAnswer[PlanRecord]):
     )
     attempts: int = Field(description="How often a solve was started.", examples=[1])
     rescues: int = Field(description="How often it was taken over from a worker that vanished.", examples=[0])
-    links: Annotated[Links, Computed(lambda record: plan_links(record.id))]
+    links: Annotated[Links, Computed(lambda record: plan_links(record.id, record.kind))]
 
 
 class PlanAnswer(PlanSummary):
     """A plan, with its result once there is one."""
 
-    result: Annotated[PlanDocument | NoPlanDocument | None, Given()] = Field(
-        description="The plan, or why nothing fits; null until it has ended.  Its timeline has its own address."
+    result: Annotated[ResultDocument | None, Given()] = Field(
+        description="The plan, or why nothing fits; null until it has ended.  The timeline of a training plan has "
+        "an address of its own; of serving it is serving_plan, or no_serving_plan."
     )
 
 

@@ -24,6 +24,7 @@ from app.cli.common_options import (
 from app.cli.endings import reported
 from app.cli.expert_commands import app as experts_app
 from app.cli.framework_commands import app as frameworks_app
+from app.cli.serving_options import Also, Exports, MaxGpus, Objective, Pin, ServingOptions
 
 app = typer.Typer(
     name="meshwright",
@@ -95,14 +96,46 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
     ] = False,
     tokens: Tokens = None,
     gpu_price: GpuPrice = None,
+    objective: Objective = None,
+    max_gpus: MaxGpus = None,
+    pin: Pin = None,
+    also: Also = None,
+    exports: Exports = None,
     verbose: Verbose = False,
     output: PlanFile = None,
 ) -> None:
-    """Search the best plan for a model and a workload on a measured cluster."""
+    """Search the best plan for a model and a workload, of training or of serving, on a measured cluster."""
     from app.cli import planning  # noqa: PLC0415 - see above
     from app.cli.routed import Routed  # noqa: PLC0415 - see above
+    from app.cli.serving_predicting import is_serving  # noqa: PLC0415 - see above
 
     options = planning.options_of(time_limit=time_limit, effort=effort, seed=seed, gap=gap, backend=backend)
+    serving = ServingOptions(objective, max_gpus, tuple(pin or ()), tuple(also or ()), exports)
+    if is_serving(workload):
+        from app.cli import serving_planning  # noqa: PLC0415 - see above
+
+        training = {
+            "--framework-file": framework_file,
+            "--calibration": calibration,
+            "--routing": routing,
+            "--robust": robust,
+            "--fastest": fastest,
+            "--tokens": tokens,
+            "--gpu-price": gpu_price,
+        }
+        serving_planning.refuse_training_options(training)
+        serving_planning.run_serving_plan(
+            cluster,
+            model,
+            workload,
+            serving=serving,
+            options=options,
+            as_json=as_json,
+            output=output,
+            everything=verbose,
+        )
+        return
+    serving.refuse_any()
     routed = Routed(tuple(routing or ()), tuple(routing_weight or ()), keep_expert_order)
     choice = planning.choice_of(robust=robust, fastest=fastest)
     files = planning.ProblemFiles(cluster, model, workload, framework_file, calibration, routed, choice)

@@ -6,12 +6,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.cli.files import naming, read_plan, write_text
+from app.cli.files import naming, read_text, write_text
 from app.documents.reading import close_name
-from app.exports.contract import Files
+from app.documents.serving_plan import any_plan_from_text
+from app.exports.contract import Export, Files, View
 from app.exports.options import Options, options_of
 from app.exports.registry import EXPORTS
+from app.exports.serving.contract import ServingExport
+from app.exports.serving.registry import SERVING_EXPORTS
 from cluster_models.errors import InvalidInput
+from cluster_models.plan import Plan
+from cluster_models.serving_plan import ServingPlan
 
 
 def run_export(*, plan_json: str, target: str, given: Sequence[str] = (), output: Path | None) -> None:
@@ -19,13 +24,15 @@ def run_export(*, plan_json: str, target: str, given: Sequence[str] = (), output
 
     ``given``: options of the format, each "name=value".
     """
-    if target not in EXPORTS:
-        raise InvalidInput("--format", target, "unknown format", close_name(target, list(EXPORTS)))
+    if target not in EXPORTS and target not in SERVING_EXPORTS:
+        known = list(dict.fromkeys((*EXPORTS, *SERVING_EXPORTS)))
+        raise InvalidInput("--format", target, "unknown format", close_name(target, known))
     options = options_given(given)
-    plan = read_plan(plan_json)
+    text = read_text(plan_json)
     with naming(plan_json):
-        files = EXPORTS[target].files(plan, options)
-    if EXPORTS[target].is_folder:
+        plan = any_plan_from_text(text)
+        export, files = _exported(plan, target, options)
+    if export.is_folder:
         write_folder(output, target, files)
     elif output is not None:
         _make_folder(output.parent, output)
@@ -33,6 +40,20 @@ def run_export(*, plan_json: str, target: str, given: Sequence[str] = (), output
     else:
         sys.stdout.write(files[0].text)
         sys.stdout.flush()
+
+
+def _exported(
+    plan: Plan | ServingPlan, target: str, options: Options
+) -> tuple[Export | View | ServingExport, Files]:
+    """The format for this kind of plan, with its files; raises ``InvalidInput`` where there is none."""
+    if isinstance(plan, ServingPlan):
+        if target not in SERVING_EXPORTS:
+            known = ", ".join(SERVING_EXPORTS)
+            raise InvalidInput("--format", target, "is for plans of training", f"for serving use one of {known}")
+        return SERVING_EXPORTS[target], SERVING_EXPORTS[target].files(plan, options)
+    if target not in EXPORTS:
+        raise InvalidInput("--format", target, "is for plans of serving", close_name(target, list(EXPORTS)))
+    return EXPORTS[target], EXPORTS[target].files(plan, options)
 
 
 def options_given(given: Sequence[str]) -> Options:

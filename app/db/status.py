@@ -5,6 +5,13 @@ from __future__ import annotations
 from enum import StrEnum
 
 
+class PlanKind(StrEnum):
+    """What a plan is for."""
+
+    TRAINING = "training"
+    SERVING = "serving"
+
+
 class PlanStatus(StrEnum):
     """Status of a plan; the last four never change again."""
 

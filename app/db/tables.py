@@ -27,7 +27,7 @@ import app.db.replan_tables
 import app.db.running_tables
 import app.db.webhook_tables  # noqa: F401 - the schema is whole wherever one table of it is known
 from app.db.base import Base
-from app.db.status import PlanStatus
+from app.db.status import PlanKind, PlanStatus
 from app.db.tenancy import LONGEST_TENANT, Owned, stamp
 
 
@@ -183,6 +183,8 @@ class PlanRow(Owned, Base):
     )
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(20), server_default=PlanKind.TRAINING)
+    """What it is for: problem and result are values of this kind."""
     status: Mapped[str] = mapped_column(String(20), default=PlanStatus.QUEUED)
     snapshot_id: Mapped[str] = mapped_column(String(80))
     cluster_name: Mapped[str] = mapped_column(String(200))

@@ -151,4 +151,6 @@ def plan_from_text(text: str, *, what: str = "plan") -> Plan:
     data = parse_text(text, what=what)
     if isinstance(data, Mapping) and data.get("result") == "no_plan":
         raise InvalidInput(what, "no_plan", "says that no plan fits: there is nothing to export")
+    if isinstance(data, Mapping) and str(data.get("result")).endswith("serving_plan"):
+        raise InvalidInput(what, data["result"], "is of serving, a plan of training belongs here")
     return read_document(PlanDocument, data, what=what).to_value()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
 from app.documents.reading import Count, Document, Positive, Text, WholeNumber
+from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.serving import (
     MOST_DEGREE,
@@ -22,9 +23,15 @@ from cluster_models.serving import (
     Worker,
 )
 from cluster_models.serving_engines import DEFAULT_ENGINE, serving_engine
+from cluster_models.serving_goal import ServedModel, ServingGoal, ServingMode, ServingObjective
+from cluster_models.topology import MOST_NODES
+from cluster_models.units import MILLISECOND
 
 MOST_TOKENS = 10**8
+GOAL_FIELDS: Final = ("objective", "modes", "max_gpus", "max_power_watts", "avoid_nodes", "pinned")
+"""Fields of a workload that say what a plan is to reach, and with what; the other fields are of the requests."""
 Degree = Annotated[Count, Field(le=MOST_DEGREE)]
+_GOAL: Final = ServingGoal()
 
 
 class SpeculationDocument(Document):
@@ -39,7 +46,10 @@ class SpeculationDocument(Document):
 
 
 class ServingWorkloadDocument(Document):
-    """Requests of one kind and the engine that answers them."""
+    """Requests of one kind and the engine that answers them; for plans also what to reach, and with what.
+
+    Degrees that may be pinned are called tensor, pipeline, attention_data and expert.
+    """
 
     kind: Literal["serving"] = Field(description="Marks a workload of serving.", examples=["serving"])
     input_tokens: Annotated[Count, Field(le=MOST_TOKENS)] = Field(
@@ -89,6 +99,31 @@ class ServingWorkloadDocument(Document):
     limit_percentile: Annotated[float, Field(strict=True, ge=0.5, lt=1, allow_inf_nan=False)] | None = Field(
         None, description="Share of the requests that the limits hold for; absent: for their means.", examples=[0.9]
     )
+    objective: ServingObjective = Field(
+        _GOAL.objective,
+        description="Of plans: what to make as large (throughput, goodput) or small (gpus, cost, power) as can be.",
+        examples=["throughput"],
+    )
+    modes: Annotated[list[ServingMode], Field(max_length=len(ServingMode))] = Field(
+        list(_GOAL.modes),
+        description="Of plans: whether replicas may do both phases (aggregated), one each (split), or either.",
+        examples=[["aggregated", "split"]],
+    )
+    max_gpus: Count | None = Field(None, description="Of plans: GPUs to use at most.", examples=[None])
+    max_power_watts: Positive | None = Field(
+        None, description="Of plans: power of the GPUs used at most, by their data sheets.", examples=[None]
+    )
+    avoid_nodes: Annotated[list[Text], Field(max_length=MOST_NODES)] = Field(
+        default_factory=list, description="Of plans: nodes to keep away from.", examples=[[]]
+    )
+    pinned: dict[str, Degree] = Field(
+        default_factory=dict, description="Of plans: degrees that all workers must have.", examples=[{"tensor": 4}]
+    )
+    objective_weight: Positive = Field(
+        1.0,
+        description="Of plans for several models: weight of an output token of this one in the objective.",
+        examples=[1.0],
+    )
 
     def to_workload(self) -> ServingWorkload:
         """The domain value; raises ``InvalidWorkload``."""
@@ -108,6 +143,53 @@ class ServingWorkloadDocument(Document):
             memory_fraction=self.memory_fraction,
             prefix_share=self.prefix_share,
             limit_percentile=self.limit_percentile,
+        )
+
+    def to_goal(self) -> ServingGoal:
+        """What a plan is to reach, and with what; raises ``InvalidWorkload``."""
+        return ServingGoal(
+            objective=self.objective,
+            modes=tuple(dict.fromkeys(self.modes)),
+            max_gpus=self.max_gpus,
+            max_power_watts=self.max_power_watts,
+            avoid_nodes=tuple(self.avoid_nodes),
+            pinned=dict(self.pinned),
+        )
+
+    def served(self, architecture: Architecture) -> ServedModel:
+        """The model with these requests; raises ``InvalidWorkload``."""
+        return ServedModel(architecture, self.to_workload(), self.objective_weight)
+
+    @classmethod
+    def from_served(cls, served: ServedModel, goal: ServingGoal = _GOAL) -> ServingWorkloadDocument:
+        """The document of the requests to a model, with the goal of its plan."""
+        load = served.workload
+        drafts = load.speculation
+        return cls(
+            kind="serving",
+            input_tokens=load.input_tokens,
+            output_tokens=load.output_tokens,
+            concurrency=load.concurrency,
+            requests_per_s=load.requests_per_s,
+            weights=load.weights,
+            attention_weights=load.attention_weights,
+            kv_cache=load.cache,
+            engine=load.engine.name,
+            speculation=None
+            if drafts is None
+            else SpeculationDocument(draft_tokens=drafts.draft_tokens, accepted_tokens=drafts.accepted_tokens),
+            time_to_first_token_ms=_milliseconds(load.time_to_first_token_s),
+            time_per_output_token_ms=_milliseconds(load.time_per_output_token_s),
+            memory_fraction=load.memory_fraction,
+            prefix_share=load.prefix_share,
+            limit_percentile=load.limit_percentile,
+            objective=goal.objective,
+            modes=list(goal.modes),
+            max_gpus=goal.max_gpus,
+            max_power_watts=goal.max_power_watts,
+            avoid_nodes=list(goal.avoid_nodes),
+            pinned=dict(goal.pinned),
+            objective_weight=served.weight,
         )
 
 
@@ -159,3 +241,7 @@ def _pool(document: PoolDocument, field: str) -> Pool:
 
 def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000.0
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds / MILLISECOND

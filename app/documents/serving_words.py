@@ -1,4 +1,4 @@
-"""Workloads of serving, recognised by their words: one answer to all of them where training is planned."""
+"""Workloads of serving that do not say so, recognised by their words: one answer to all of them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from pydantic_core import PydanticCustomError
 
 SERVING: Final = "serving_workload"
 """The code of the refusal among pydantic's."""
-PROBLEM: Final = "describes serving, and plans are made for training only"
+PROBLEM: Final = "describes serving, and is read as a workload of training"
 REMEDY: Final = (
-    "for serving, meshwright predict prices a configuration given in full, and meshwright experts place (POST "
-    "/api/v1/expert-placements) maps experts over GPUs; a training workload gives sequence_length and "
-    "global_batch_sequences"
+    "a workload of serving says kind: serving, input_tokens, output_tokens, and concurrency or requests_per_s; a "
+    "training workload gives sequence_length and global_batch_sequences"
 )
 _KINDS: Final = frozenset({"kind", "type", "task", "mode", "workload", "purpose"})
 _VALUES: Final = re.compile(r"serv(e|ing)|(online|offline)?_?(inference|generation)|decod(e|ing)|prefill", re.ASCII)

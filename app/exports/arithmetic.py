@@ -82,13 +82,14 @@ def check_divisions(plan: Plan) -> None:
 def check_host_names(plan: Plan) -> None:
     """Host names are safe to stand in a script; else ``InvalidConfiguration``."""
     for host in plan.placement.hosts:
-        if not _HOST_NAME.fullmatch(host):
-            raise InvalidConfiguration(
-                "configuration.hosts",
-                host,
-                "is not a host name that a launcher could reach",
-                "use letters, digits, dots and dashes in node names",
-            )
+        check_host_name(host, "configuration.hosts")
+
+
+def check_host_name(host: str, field: str) -> None:
+    """The name of a host may stand in a script; else ``InvalidConfiguration`` of ``field``."""
+    if not _HOST_NAME.fullmatch(host):
+        problem = "is not a host name that a launcher could reach"
+        raise InvalidConfiguration(field, host, problem, "use letters, digits, dots and dashes in node names")
 
 
 def gpus_of_host(plan: Plan, slot: int) -> list[int]:

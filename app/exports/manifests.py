@@ -134,7 +134,7 @@ def pinned_pod(launch: Launch, options: Options, *, slot: int, master: str) -> d
     script = f"exec {torchrun(launch, options, rank=str(slot), master=master)}\n"
     return {
         "restartPolicy": "Never",
-        **(_HOST_NETWORK if options.host_network else {}),
+        **(HOST_NETWORK if options.host_network else {}),
         "nodeSelector": {HOSTNAME: launch.hosts[slot]},
         "containers": [container(launch, options, script)],
         "volumes": [shared_memory(options)],
@@ -147,7 +147,7 @@ def floating_pod(
     """A pod spec that fits each of ``hosts`` once and finds its rank there."""
     here = container(launch, options, script, name=name)
     here["env"].append({"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}})
-    network = _HOST_NETWORK if options.host_network else {}
+    network = HOST_NETWORK if options.host_network else {}
     return network | {
         "affinity": one_pod_a_host(options, hosts),
         "containers": [here],
@@ -161,7 +161,7 @@ def host_network_pod(launch: Launch, options: Options, script: str, *, name: str
     return {"restartPolicy": "Never"} | floating_pod(launch, on_host, launch.hosts, script, name=name)
 
 
-_HOST_NETWORK: Final = {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+HOST_NETWORK: Final = {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
 
 
 def shared_memory(options: Options) -> dict[str, Any]:

@@ -28,7 +28,8 @@ class Options:
     = none is asked), ``rdma_count`` of which a pod takes; ``host_network``: pods use the network of their host;
     ``ipc_lock``: with one of these two, pods may lock memory; ``shared_memory``: size of /dev/shm (empty = half of
     the host's).  ``cpus_per_gpu``: cores that Slurm gives each rank (0 = as it does), ``cpu_bind``: how it binds
-    them.  ``model_path``: the weights that an engine serves.
+    them.  ``model_path``: the weights that an engine serves, ``draft_path`` those that draft for it where the model
+    does not draft for itself.
     """
 
     job: str = "meshwright"
@@ -48,6 +49,7 @@ class Options:
     cpus_per_gpu: int = 0
     cpu_bind: str = "none"
     model_path: str = "/models/model"
+    draft_path: str = "/models/draft"
 
     def __post_init__(self) -> None:
         for name in ("job", "namespace", "queue"):
@@ -58,7 +60,7 @@ class Options:
                     "is not a DNS label",
                     "use a-z, 0-9 and dashes, at most 63",
                 )
-        for name in ("image", "gpu_resource", "cpu_bind", "model_path", *_MAY_BE_EMPTY):
+        for name in ("image", "gpu_resource", "cpu_bind", "model_path", "draft_path", *_MAY_BE_EMPTY):
             value = getattr(self, name)
             if not _WORD.fullmatch(value.removeprefix("/")) and (value or name not in _MAY_BE_EMPTY):
                 raise InvalidInput(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from app.jobs.child_talk import answer_one, failed, say
 from app.serialization import jsonable, load
@@ -11,11 +11,16 @@ from cluster_models.architecture import Architecture
 from cluster_models.fitted import FittedParameters
 from cluster_models.plan import NoPlan
 from cluster_models.routing import ExpertLoads
+from cluster_models.serving_goal import ServedModel, ServingGoal
+from cluster_models.serving_refusal import NoServingPlan
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.workload import TrainingWorkload
 from solver.check import check_plan
 from solver.problem import PlanningProblem, Progress, SearchOptions
 from solver.search import plan
+from solver.serving.problem import ServingProblem
+
+_REFUSED: Final = "The plan that was found breaks a rule and was refused: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,12 @@ class Request:
 
 def main() -> None:
     """Read the request, solve it, write the answer."""
-    answer_one(lambda message, out: solve(_read(message), out))
+    answer_one(_answer)
+
+
+def _answer(message: dict[str, Any], out: IO[str]) -> dict[str, Any]:
+    """The answer to a problem of either kind; one of serving has a goal."""
+    return solve_serving(message) if "goal" in message else solve(_read(message), out)
 
 
 def solve(request: Request, out: IO[str]) -> dict[str, Any]:
@@ -41,7 +51,25 @@ def solve(request: Request, out: IO[str]) -> dict[str, Any]:
     if isinstance(found, NoPlan):
         return {"kind": "no_plan", "no_plan": jsonable(found)}
     if broken := check_plan(found, request.problem):
-        return failed("The plan that was found breaks a rule and was refused: " + " ".join(broken))
+        return failed(_REFUSED + " ".join(broken))
+    return {"kind": "plan", "plan": jsonable(found)}
+
+
+def solve_serving(message: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a problem of serving."""
+    from solver.check.serving import check_serving_plan  # noqa: PLC0415 - problems of training need none of it
+    from solver.serving.plan import plan_serving  # noqa: PLC0415 - likewise
+
+    problem = ServingProblem(
+        snapshot=load(ClusterSnapshot, message["snapshot"]),
+        models=load(tuple[ServedModel, ...], message["models"]),
+        goal=load(ServingGoal, message["goal"]),
+    )
+    found = plan_serving(problem, load(SearchOptions, message["options"]))
+    if isinstance(found, NoServingPlan):
+        return {"kind": "no_plan", "no_plan": jsonable(found)}
+    if broken := check_serving_plan(found, problem):
+        return failed(_REFUSED + " ".join(broken))
     return {"kind": "plan", "plan": jsonable(found)}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session, undefer
 
-from app.db.status import OPEN_STATUSES, PlanStatus
+from app.db.status import OPEN_STATUSES, PlanKind, PlanStatus
 from app.db.tables import PlanRow
 from app.serialization import jsonable, load
 from app.services import idempotency, snapshots, solves
@@ -22,6 +22,7 @@ from cluster_models.architecture import Architecture
 from cluster_models.fitted import FittedParameters
 from cluster_models.plan import NoPlan, Plan
 from cluster_models.routing import ExpertLoads
+from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.workload import TrainingWorkload
 from solver.problem import PlanningProblem, Progress, SearchOptions
 
@@ -39,6 +40,7 @@ class PlanRecord:
     """A plan as asked for and how far it is, without its result."""
 
     id: str
+    kind: PlanKind
     status: PlanStatus
     snapshot_id: str
     cluster_name: str
@@ -60,20 +62,36 @@ class PlanRecord:
 
 def create_plan(session: Session, *, problem: PlanningProblem, options: SearchOptions) -> str:
     """Store a plan to be made; returns its id.  The caller queues it once the transaction is committed."""
+    content = {
+        "architecture": jsonable(problem.architecture),
+        "workload": jsonable(problem.workload),
+        "fitted": jsonable(problem.fitted),
+        "routing": jsonable(problem.routing),
+        "keep_expert_order": problem.keep_expert_order,
+    }
+    name = problem.architecture.name
+    return add_row(session, PlanKind.TRAINING, problem.snapshot, name, content=content, options=options)
+
+
+def add_row(
+    session: Session,
+    kind: PlanKind,
+    snapshot: ClusterSnapshot,
+    model_name: str,
+    *,
+    content: dict[str, Any],
+    options: SearchOptions,
+) -> str:
+    """Store a plan of any kind to be made, its problem without the snapshot as ``content``; returns its id."""
     plan_id = uuid.uuid4().hex
     session.add(
         PlanRow(
             id=plan_id,
-            snapshot_id=problem.snapshot.id,
-            cluster_name=problem.snapshot.cluster.name,
-            model_name=problem.architecture.name,
-            problem={
-                "architecture": jsonable(problem.architecture),
-                "workload": jsonable(problem.workload),
-                "fitted": jsonable(problem.fitted),
-                "routing": jsonable(problem.routing),
-                "keep_expert_order": problem.keep_expert_order,
-            },
+            kind=kind,
+            snapshot_id=snapshot.id,
+            cluster_name=snapshot.cluster.name,
+            model_name=model_name,
+            problem=content,
             options=jsonable(options),
             created_at=datetime.now(UTC),
         )
@@ -130,8 +148,8 @@ def list_plans_with_experts(session: Session, *, newest: int) -> list[PlanRecord
 
 
 def get_problem(session: Session, *, plan_id: str) -> PlanningProblem:
-    """Problem of a plan: the snapshot, the model and the workload."""
-    row = _row(session, plan_id)
+    """Problem of a plan of training: the snapshot, the model and the workload; raises ``NotReady``."""
+    row = row_of_kind(session, plan_id, PlanKind.TRAINING)
     return PlanningProblem(
         snapshot=snapshots.get_snapshot(session, snapshot_id=row.snapshot_id),
         architecture=load(Architecture, row.problem["architecture"]),
@@ -143,8 +161,8 @@ def get_problem(session: Session, *, plan_id: str) -> PlanningProblem:
 
 
 def get_result(session: Session, *, plan_id: str) -> Plan | NoPlan | None:
-    """Result of a plan, or ``None`` while (or because) there is none."""
-    row = _row(session, plan_id)
+    """Result of a plan of training, or ``None`` while (or because) there is none; raises ``NotReady``."""
+    row = row_of_kind(session, plan_id, PlanKind.TRAINING)
     if row.status == PlanStatus.SUCCEEDED:
         return load(Plan, row.result)
     return load(NoPlan, row.result) if row.status == PlanStatus.INFEASIBLE else None
@@ -155,8 +173,12 @@ def get_finished_plan(session: Session, *, plan_id: str) -> Plan:
     result = get_result(session, plan_id=plan_id)
     if isinstance(result, Plan):
         return result
-    status = _row(session, plan_id).status
-    raise NotReady(f"The plan {plan_id} is {status}: only a plan that succeeded has this.")
+    raise unfinished(_row(session, plan_id))
+
+
+def unfinished(row: PlanRow) -> NotReady:
+    """The error about a plan that has no result of use."""
+    return NotReady(f"The plan {row.id} is {row.status}: only a plan that succeeded has this.")
 
 
 def count_ahead(session: Session, *, plan: PlanRecord) -> int:
@@ -191,6 +213,14 @@ def count_by_status(session: Session) -> dict[str, int]:
     return counts
 
 
+def row_of_kind(session: Session, plan_id: str, kind: PlanKind) -> PlanRow:
+    """The row of a plan; raises ``NotFound``, or ``NotReady`` where it is of another kind."""
+    row = _row(session, plan_id)
+    if row.kind != kind:
+        raise NotReady(f"The plan {plan_id} is of {row.kind}: only a plan of {kind} has this.")
+    return row
+
+
 def _row(session: Session, plan_id: str) -> PlanRow:
     row = session.get(PlanRow, plan_id)
     if row is None:
@@ -201,6 +231,7 @@ def _row(session: Session, plan_id: str) -> PlanRow:
 def _record(row: PlanRow) -> PlanRecord:
     return PlanRecord(
         id=row.id,
+        kind=PlanKind(row.kind),
         status=PlanStatus(row.status),
         snapshot_id=row.snapshot_id,
         cluster_name=row.cluster_name,

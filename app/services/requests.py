@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag
@@ -9,13 +10,14 @@ from pydantic import Discriminator, Field, Tag
 from app.documents.calibration import CalibrationDocument
 from app.documents.cluster import ClusterDocument
 from app.documents.configuration import ConfigurationDocument
-from app.documents.reading import Count, Document, Flag, NotNegative, Positive, Text, WholeNumber
+from app.documents.reading import CHOICE, Count, Document, Flag, NotNegative, Positive, Text, WholeNumber
 from app.documents.routing import MOST_WORKLOADS, RoutingDocument
 from app.documents.serving import ServingConfigurationDocument, ServingWorkloadDocument
 from app.documents.workload import WorkloadDocument
 from solver.fitting.report import MOST_EXPERIMENTS
 from solver.problem import Backend, SearchOptions
 
+MOST_SERVED = 50
 BY_NAME = "by_name"
 IN_FULL = "in_full"
 _DEFAULT = SearchOptions()
@@ -152,6 +154,38 @@ class PredictionRequest(ProblemRequest):
 
     configuration: ConfigurationDocument = Field(description="What the framework is told.")
     timeline: Flag = Field(False, description="Whether to return the predicted schedule, too.", examples=[False])
+
+
+class ServedModelRequest(Document):
+    """One more model to serve."""
+
+    model: ModelReference
+    workload: ServingWorkloadDocument = Field(description="Requests to it; the goal is that of the first model.")
+
+
+class ServingPlanRequest(ClusterRequest):
+    """A plan of serving that is wanted."""
+
+    model: ModelReference
+    workload: ServingWorkloadDocument = Field(description="Requests, the engine that answers them, and the goal.")
+    others: Annotated[list[ServedModelRequest], Field(max_length=MOST_SERVED)] = Field(
+        default_factory=list, description="More models to serve on the same cluster.", examples=[[]]
+    )
+    options: OptionsDocument = Field(default_factory=OptionsDocument, description="How hard to search.")
+
+
+def _kind(value: object) -> str:
+    """The tag of a request for a plan, by the kind that its workload names."""
+    workload = value.get("workload") if isinstance(value, Mapping) else getattr(value, "workload", None)
+    kind = workload.get("kind") if isinstance(workload, Mapping) else getattr(workload, "kind", None)
+    return f"{CHOICE}serving" if kind == "serving" else f"{CHOICE}training"
+
+
+AnyPlanRequest = Annotated[
+    Annotated[PlanRequest, Tag(f"{CHOICE}training")] | Annotated[ServingPlanRequest, Tag(f"{CHOICE}serving")],
+    Discriminator(_kind),
+]
+"""A request for a plan of training, or of serving where its workload says ``kind: serving``."""
 
 
 class ServingPredictionRequest(ClusterRequest):

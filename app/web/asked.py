@@ -92,11 +92,13 @@ def cluster_document(text: str) -> ClusterDocument:
     return read_document(ClusterDocument, parse_text(text, what="cluster"), what="cluster")
 
 
-def _cluster(values: Typed) -> str | ClusterDocument:
+def asked_cluster(values: Typed) -> str | ClusterDocument:
+    """The stored cluster that was chosen, or the one in the box; raises ``InvalidInput``."""
     return values["cluster"] or cluster_document(values["cluster_text"])
 
 
-def _model(values: Typed) -> str | dict[str, Any]:
+def asked_model(values: Typed) -> str | dict[str, Any]:
+    """The model that was chosen, or the one in the box; raises ``InvalidInput``."""
     if values["model"]:
         return str(values["model"])
     if not values["model_text"].strip():
@@ -140,8 +142,8 @@ class _Weights(Document):
 
 
 _PARTS: Final[dict[str, Callable[[Typed], object]]] = {
-    "cluster": _cluster,
-    "model": _model,
+    "cluster": asked_cluster,
+    "model": asked_model,
     "workload": _workload,
     "options": _options,
     "calibration": _calibration,

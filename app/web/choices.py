@@ -108,6 +108,11 @@ def shipped_frameworks() -> Options:
     return tuple((each.name, each.title) for each in reversed(list(frameworks().values())))
 
 
+def pasted_or(names: Iterable[str]) -> Options:
+    """The offers of names, and of pasting."""
+    return (_PASTE, *((name, name) for name in names))
+
+
 def choices(
     *,
     clusters: Iterable[str],

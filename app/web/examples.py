@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -31,22 +31,23 @@ def cluster_examples() -> tuple[Example, ...]:
 
 def plan_examples(models: Iterable[str]) -> tuple[Example, ...]:
     """Every shipped workload of a model of the catalogue, on every shipped cluster."""
+    return tuple(_of_models(models, ""))
+
+
+def _of_models(models: Iterable[str], prefix: str) -> Iterator[Example]:
+    """Workloads whose file name is ``prefix`` and a model's, on every shipped cluster."""
     known = sorted(models, key=len, reverse=True)
-    found = []
     for workload in _files("workloads"):
-        model = next((name for name in known if workload.stem.startswith(name)), None)
+        model = next((name for name in known if workload.stem.startswith(f"{prefix}{name}")), None)
         if model is not None:
-            found += [
-                Example(
-                    f"{workload.stem}@{cluster.stem}",
-                    f"{workload.stem} on {cluster.stem}",
-                    cluster,
-                    workload,
-                    model,
-                )
-                for cluster in _files("clusters")
-            ]
-    return tuple(found)
+            for cluster in _files("clusters"):
+                title = f"{workload.stem} on {cluster.stem}"
+                yield Example(f"{workload.stem}@{cluster.stem}", title, cluster, workload, model)
+
+
+def serving_examples(models: Iterable[str]) -> tuple[Example, ...]:
+    """Every shipped workload of serving, called ``serving-MODEL-...``, on every shipped cluster."""
+    return tuple(_of_models(models, "serving-"))
 
 
 @cache

@@ -34,7 +34,7 @@ Typed = dict[str, Any]
 _BOXES: Final = ("recompute", "sharding")
 _UPLOADS: Final = {
     f"{part}_file": f"{part}_text"
-    for part in ("cluster", "model", "framework", "profile", "runs", "frameworks", "calibration")
+    for part in ("cluster", "model", "workload", "framework", "profile", "runs", "frameworks", "calibration")
 }
 _WORKLOAD: Final = ("sequence_length", "global_batch_sequences", "max_gpus")
 _WORDS: Final = ("precision", "framework", "optimizer", "objective", "link_bandwidth", "choice")
@@ -127,7 +127,7 @@ def typed(data: FormData, values: Typed) -> tuple[Typed, tuple[FormProblem, ...]
     sent = dict(values)
     problems: list[FormProblem] = []
     for name in values:
-        if name in _BOXES:
+        if isinstance(values[name], tuple):
             sent[name] = tuple(str(value) for value in data.getlist(name))
         elif name not in _UPLOADS and isinstance(data.get(name), str):
             sent[name] = str(data[name])
@@ -138,7 +138,8 @@ def typed(data: FormData, values: Typed) -> tuple[Typed, tuple[FormProblem, ...]
                 sent[box] = decode(upload.file.read(), what=name)
             except InvalidInput as error:
                 problems.append(FormProblem(name, label(name), f"{error.problem}; {error.remedy}"))
-    if words := serving_words(dict(data), (*values, *_UPLOADS)):
+    is_training = "sequence_length" in values
+    if is_training and (words := serving_words(dict(data), (*values, *_UPLOADS))):
         problems.append(FormProblem("", "", f"The form {PROBLEM} ({', '.join(words)}); {REMEDY}"))
     return sent, tuple(problems)
 

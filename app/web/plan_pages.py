@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 
 from app.db.engine import transaction
+from app.db.status import PlanKind
 from app.documents.cluster import ClusterDocument
 from app.documents.model import ModelDocument
 from app.documents.reading import parse_text, problems_of
@@ -44,6 +45,7 @@ from app.web.form import (
 from app.web.origin import sent_form
 from app.web.plan_routing import asked_routing, routing_before
 from app.web.rendering import page
+from app.web.serving_plan_pages import serving_plan_page
 from app.web.views.exports import Exports, exports_of, given_options, option_label, preview_of
 from app.web.views.listing import plan_line
 from app.web.views.progress import progress_now
@@ -93,6 +95,8 @@ def new_plan(
     values = blank(time_limit_s=service.settings.default_time_limit_s)
     values |= {"cluster": cluster, "calibration": calibration}
     with service.read_sessions() as session:
+        if again and plans.get_plan(session, plan_id=again).kind is PlanKind.SERVING:
+            return RedirectResponse(f"/plans/new/serving?again={again}", 303)
         if statistics:
             values |= asked_routing(session, statistics)
         if again:
@@ -130,6 +134,8 @@ def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 1, part: 
     """A plan: its progress while it is searched for, then what came out."""
     with service_of(request).read_sessions() as session:
         record = plans.get_plan(session, plan_id=plan_id)
+        if record.kind is PlanKind.SERVING:
+            return serving_plan_page(request, session, record)
         answer = plans.get_result(session, plan_id=plan_id)
         problem = plans.get_problem(session, plan_id=plan_id)
         ahead = plans.count_ahead(session, plan=record)

@@ -26,6 +26,7 @@ from app.web.measuring_pages import router as measuring_router
 from app.web.plan_pages import router as plan_router
 from app.web.rendering import SECURITY_HEADERS, page
 from app.web.replan_pages import router as replan_router
+from app.web.serving_plan_pages import router as serving_router
 from app.web.sign_in_pages import router as sign_in_router
 from app.web.views.listing import cluster_line, plan_line
 from app.web.views.replan import replan_line
@@ -36,6 +37,7 @@ RECENT: Final = 8
 """Plans, clusters and decisions that the start page looks at."""
 _FILES: Final = {
     "pages.css": "text/css",
+    "copy.js": "text/javascript",
     "pictures.js": "text/javascript",
     "progress.js": "text/javascript",
     "icon.svg": "image/svg+xml",
@@ -72,6 +74,7 @@ def static_file(name: str) -> Response:
 router.include_router(sign_in_router)
 router.include_router(audit_router)
 # before the plans: an address there may be any id
+router.include_router(serving_router)
 router.include_router(comparison_router)
 router.include_router(plan_router)
 # before the clusters: an address there may be any name

@@ -2,8 +2,8 @@
 
 ``behaviour`` in the request's options: ``answer`` (after ``seconds``, with progress), ``crash``, ``crash_once``,
 ``refuse``, ``no_plan`` or ``hang``.  Each start and each end leaves a line in ``ledger``.  ``plan`` is a file with
-the plan to answer, ``decision`` one with a decision on failures.  Options may also come as JSON in the first
-argument; preparations are refused without a trace.
+the plan to answer, ``no_plan`` one with the reason for none, ``decision`` one with a decision on failures.  Options
+may also come as JSON in the first argument; preparations are refused without a trace.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ def main() -> None:
     elif "decision" in options:
         _say(kind="decision", decision=json.loads(Path(options["decision"]).read_text()))
     elif behaviour == "no_plan":
-        _say(kind="no_plan", no_plan={"reason": "nothing fits"})
+        told = (
+            json.loads(Path(options["no_plan"]).read_text()) if "no_plan" in options else {"reason": "nothing fits"}
+        )
+        _say(kind="no_plan", no_plan=told)
     else:
         found = json.loads(Path(options["plan"]).read_text()) if "plan" in options else {}
         _say(kind="plan", plan=found or {"certificate": {"gap": 0.0}, "tmpdir": os.environ["TMPDIR"]})

@@ -181,7 +181,7 @@ def _workload(**changes: Any) -> dict[str, Any]:
         ({"workload": _workload(pinned={"data": 3})}, "workload.pinned.data"),
         ({"workload": _workload(global_batch_sequences=0)}, "workload.global_batch_sequences"),
         ({"workload": _workload(sequence_lenght=4)}, "workload.sequence_lenght"),
-        ({"workload": {"kind": "serving", "prompt_tokens": 1000, "ttft_ms": 500}}, "workload.kind"),
+        ({"workload": {"kind": "serving", "prompt_tokens": 1000, "ttft_ms": 500}}, "workload.prompt_tokens"),
         ({"options": {"time_limit_s": 1e9}}, "options.time_limit_s"),
         ({"options": {"backend": "gurobi"}}, "options.backend"),
         ({"cluster": cluster_body(nodes=[])}, "cluster.nodes"),

@@ -121,13 +121,6 @@ def test_options_of_training_are_refused(tmp_path: Path, capsys: pytest.CaptureF
     assert "--calibration: belongs to training" in capsys.readouterr().err
 
 
-def test_plan_answers_serving_in_its_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It names what there is."""
-    command = _predict(tmp_path)[:-2]
-    assert main(["plan", *command[1:]]) == 2
-    assert "meshwright predict prices a configuration" in capsys.readouterr().err
-
-
 def test_a_configuration_has_one_shape() -> None:
     """A worker beside pools is refused."""
     both = {"worker": {"tensor": 1}, "decode": {"tensor": 1}}

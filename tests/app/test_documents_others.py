@@ -255,12 +255,12 @@ def test_every_field_is_described(kind: Any) -> None:
     ],
 )
 def test_a_workload_of_serving_is_answered_in_one_sentence(fields: dict[str, object]) -> None:
-    """It says what is planned today, instead of a line for each field that training has not."""
+    """It says how one of serving is written, instead of a line for each field that training has not."""
     with pytest.raises(InvalidDocument) as raised:
         read_document(WorkloadDocument, fields, what="workload")
     (problem,) = raised.value.problems
-    assert "plans are made for training only" in problem.problem
-    assert "expert-placements" in problem.remedy
+    assert "describes serving" in problem.problem
+    assert "says kind: serving" in problem.remedy
     assert problem.field in fields
 
 

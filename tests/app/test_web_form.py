@@ -114,5 +114,5 @@ def test_a_form_about_serving_is_answered_in_one_sentence() -> None:
     """Fields that the form has not are ignored, except where they show that something else was meant."""
     sent = FormData({"sequence_length": "8", "prompt_tokens": "1000", "ttft_ms": "500", "unheard_of": "1"})
     _, (shown,) = typed(sent, blank(time_limit_s=60))
-    assert "plans are made for training only (prompt_tokens, ttft_ms)" in shown.text
+    assert "describes serving, and is read as a workload of training (prompt_tokens, ttft_ms)" in shown.text
     assert typed(FormData({"sequence_length": "8"}), blank(time_limit_s=60))[1] == ()

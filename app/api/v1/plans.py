@@ -9,52 +9,54 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sqlalchemy.orm import Session
 
-from app.answers.plans import PlanAccepted, PlanAnswer, PlanEvent, PlanSummary, plan_links
+from app.answers.plans import PlanAccepted, PlanAnswer, PlanEvent, PlanSummary, ResultDocument, plan_links
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import Cursor, ExpectedTag, IdempotencyKey, Limit, PlanPath, ServiceDep, content_tag
-from app.api.v1.plan_exports import (
-    FILE_RESPONSES,
-    ExportAnswer,
-    SetOptions,
-    export_answers,
-    export_file,
-    known_format,
-)
+from app.api.v1.plan_exports import FILE_RESPONSES, ExportAnswer, SetOptions, export_answers, export_file
+from app.api.v1.serving_exports import known_format_of_any, serving_export_answers, serving_export_file
 from app.api.v1.streams import changes
 from app.db.engine import transaction
-from app.db.status import PlanStatus
+from app.db.status import PlanKind, PlanStatus
 from app.documents.plan import result_document
 from app.documents.plan_parts import TimelineEventDocument
-from app.services import plans
+from app.documents.serving_plan import serving_document
+from app.exports.registry import EXPORTS
+from app.services import plans, serving_plans
+from app.services.errors import NotFound
 from app.services.plans import PlanRecord
 from app.services.preconditions import check_tag
-from app.services.requests import PlanRequest
+from app.services.requests import AnyPlanRequest, ServingPlanRequest
+from cluster_models.plan import Plan
+from cluster_models.serving_plan import ServingPlan
 
 router = APIRouter(tags=["plans"], route_class=BodyRoute)
 
 
 @router.post("/plans", status_code=202)
 def create_plan(
-    document: PlanRequest,
+    document: AnyPlanRequest,
     service: ServiceDep,
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> PlanAccepted:
-    """Ask for a plan.  Everything that can be refused at once is; then the solve waits for a free slot."""
+    """Ask for a plan of training, or of serving with a workload that says kind: serving.
+
+    Everything that can be refused at once is; then the solve waits for a free slot.
+    """
     settings = service.settings
+    limits = {"default_limit_s": settings.default_time_limit_s, "max_limit_s": settings.max_time_limit_s}
     with transaction(service.sessions) as session:
-        plan_id = plans.submit_plan(
-            session,
-            request=document,
-            default_limit_s=settings.default_time_limit_s,
-            max_limit_s=settings.max_time_limit_s,
-            idempotency_key=idempotency_key,
-        )
-        status = plans.get_plan(session, plan_id=plan_id).status
+        if isinstance(document, ServingPlanRequest):
+            plan_id = serving_plans.submit_serving_plan(
+                session, request=document, idempotency_key=idempotency_key, **limits
+            )
+        else:
+            plan_id = plans.submit_plan(session, request=document, idempotency_key=idempotency_key, **limits)
+        record = plans.get_plan(session, plan_id=plan_id)
     service.queue_plan(plan_id)
     response.headers["Location"] = address("plans", plan_id)
-    return PlanAccepted(id=plan_id, status=status, links=plan_links(plan_id))
+    return PlanAccepted(id=plan_id, status=record.status, links=plan_links(plan_id, record.kind))
 
 
 @router.get("/plans")
@@ -79,9 +81,9 @@ def get_plan(plan: PlanPath, service: ServiceDep, response: Response) -> PlanAns
     """A plan with its progress, and its result once it has ended; the ETag changes with both."""
     with service.read_sessions() as session:
         record = plans.get_plan(session, plan_id=plan)
-        result = plans.get_result(session, plan_id=plan)
+        result = _result(session, record)
     response.headers["ETag"] = _tag(record)
-    return PlanAnswer.from_value(record, result=None if result is None else result_document(result, timeline=False))
+    return PlanAnswer.from_value(record, result=result)
 
 
 @router.delete("/plans/{plan}", status_code=204)
@@ -111,14 +113,16 @@ def get_timeline(plan: PlanPath, service: ServiceDep) -> list[TimelineEventDocum
 def list_exports(plan: PlanPath, service: ServiceDep) -> list[ExportAnswer]:
     """The formats of a plan for other programs."""
     with service.read_sessions() as session:
-        found = plans.get_finished_plan(session, plan_id=plan)
+        found = _finished(session, plan)
+    if isinstance(found, ServingPlan):
+        return serving_export_answers(found, "plans", plan)
     return export_answers(found, "plans", plan)
 
 
 @router.get("/plans/{plan}/exports/{format}", response_class=Response, responses=FILE_RESPONSES)
 def get_export(
     plan: PlanPath,
-    export_format: Annotated[str, Depends(known_format)],
+    export_format: Annotated[str, Depends(known_format_of_any)],
     service: ServiceDep,
     given: SetOptions = None,
 ) -> Response:
@@ -127,8 +131,28 @@ def get_export(
     A format of several files comes as a ZIP archive.  422 where the target cannot do what the plan asks.
     """
     with service.read_sessions() as session:
-        found = plans.get_finished_plan(session, plan_id=plan)
+        found = _finished(session, plan)
+    if isinstance(found, ServingPlan):
+        return serving_export_file(found, export_format, given)
+    if export_format not in EXPORTS:
+        raise NotFound("export format of a training plan", export_format)
     return export_file(found, export_format, given)
+
+
+def _finished(session: Session, plan_id: str) -> Plan | ServingPlan:
+    """The plan of either kind that was found; raises ``NotReady``."""
+    if plans.get_plan(session, plan_id=plan_id).kind is PlanKind.SERVING:
+        return serving_plans.get_finished_serving_plan(session, plan_id=plan_id)
+    return plans.get_finished_plan(session, plan_id=plan_id)
+
+
+def _result(session: Session, record: PlanRecord) -> ResultDocument | None:
+    """The result of a plan of either kind, a training plan without its timeline."""
+    if record.kind is PlanKind.SERVING:
+        served = serving_plans.get_serving_result(session, plan_id=record.id)
+        return None if served is None else serving_document(served)
+    found = plans.get_result(session, plan_id=record.id)
+    return None if found is None else result_document(found, timeline=False)
 
 
 def _tag(record: PlanRecord) -> str:

@@ -38,6 +38,7 @@ _OPTIONS: Final = {
     "cpus_per_gpu": ("Cores per GPU", "Cores that Slurm gives each rank; 0: as it does by itself."),
     "cpu_bind": ("CPU binding", "How Slurm binds tasks to cores."),
     "model_path": ("Model path", "The weights to serve."),
+    "draft_path": ("Draft path", "The weights that draft, where the model does not draft for itself."),
 }
 _LAUNCHED: Final = ("command", "checkpoint", "port")
 _CORES: Final = ("cpus_per_gpu", "cpu_bind")
@@ -72,8 +73,8 @@ class ExportLine:
     file_name: str
     address: str
     takes: str
-    preview: str
-    """Query of the page that shows the file."""
+    preview: str = ""
+    """Query of the page that shows the file; empty where the page shows it anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ def exports_of(plan_id: str, plan: Plan, typed: Mapping[str, str], valid: Mappin
             fits.append(_line(plan_id, export, {key: valid[key] for key in TAKEN.get(name, ()) if key in valid}))
         else:
             remedy = error.remedy[:1].upper() + error.remedy[1:]
-            unfit.append(Unfit(export.description, _ended(error.problem), _ended(remedy)))
+            unfit.append(Unfit(export.description, ended(error.problem), ended(remedy)))
     families = tuple(
         ExportFamily(*_FAMILIES[family], tuple(fits), tuple(unfit)) for family, (fits, unfit) in found.items()
     )
@@ -176,6 +177,11 @@ def option_fields(typed: Mapping[str, str]) -> tuple[OptionField, ...]:
     return tuple(OptionField(name, *_OPTIONS[name], texts[name]) for name in _OPTIONS if name in taken)
 
 
+def option_field(name: str, typed: Mapping[str, str]) -> OptionField:
+    """One option of the form, with what was typed."""
+    return OptionField(name, *_OPTIONS[name], typed.get(name, option_text(name)))
+
+
 def option_label(name: str) -> str:
     """Name of an option on the page."""
     return _OPTIONS.get(name, (name, ""))[0]
@@ -189,14 +195,16 @@ def _line(plan_id: str, export: Export | View, options: Mapping[str, str]) -> Ex
     address = f"/api/v1/plans/{plan_id}/exports/{export.name}"
     if options:
         address += "?" + urlencode([("set", f"{name}={text}") for name, text in options.items()])
-    takes = ", ".join(_in_a_sentence(option_label(name)) for name in TAKEN.get(export.name, ()))
+    takes = ", ".join(in_a_sentence(option_label(name)) for name in TAKEN.get(export.name, ()))
     preview = urlencode({**options, "preview": export.name})
     return ExportLine(export.description, export.file_name, address, takes, preview)
 
 
-def _ended(text: str) -> str:
+def ended(text: str) -> str:
+    """The text as a sentence."""
     return text + ("" if text.endswith(".") or not text else ".")
 
 
-def _in_a_sentence(label: str) -> str:
+def in_a_sentence(label: str) -> str:
+    """The label of an option within a sentence: names of all capitals stay."""
     return label if label[:2].isupper() else label[:1].lower() + label[1:]

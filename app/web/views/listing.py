@@ -27,6 +27,7 @@ class PlanLine:
     """A plan in a list, and the head of its own page; ``mood`` colours the status."""
 
     id: str
+    kind: str
     model: str
     cluster: str
     status: str
@@ -71,6 +72,7 @@ def plan_line(plan: PlanRecord) -> PlanLine:
     newest = plan.progress
     return PlanLine(
         id=plan.id,
+        kind=str(plan.kind),
         model=plan.model_name,
         cluster=plan.cluster_name,
         status=str(plan.status),

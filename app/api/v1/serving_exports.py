@@ -1,0 +1,57 @@
+"""Plans of serving as other programs read them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Response
+
+from app.api.v1.answers import address
+from app.api.v1.plan_exports import ExportAnswer, set_options
+from app.exports.packing import archive
+from app.exports.registry import EXPORTS
+from app.exports.serving.contract import serving_refusal
+from app.exports.serving.registry import SERVING_EXPORTS
+from app.services.errors import NotFound
+from cluster_models.serving_plan import ServingPlan
+
+
+def known_format_of_any(
+    name: Annotated[
+        str, Path(alias="format", description="Name of the format, as listed under exports.", examples=["torchrun"])
+    ],
+) -> str:
+    """The name of a format of either kind of plan; raises ``NotFound`` where there is none of that name."""
+    if name not in EXPORTS and name not in SERVING_EXPORTS:
+        raise NotFound("export format", name)
+    return name
+
+
+def serving_export_answers(plan: ServingPlan, *place: str) -> list[ExportAnswer]:
+    """The formats of the plan whose address has these parts."""
+    answers = []
+    for export in SERVING_EXPORTS.values():
+        error = serving_refusal(export, plan)
+        answers.append(
+            ExportAnswer(
+                name=export.name,
+                file_name=export.file_name,
+                media_type=export.media_type,
+                description=export.description,
+                address=address(*place, "exports", export.name),
+                family=export.family,
+                refusal=None if error is None else str(error),
+            )
+        )
+    return answers
+
+
+def serving_export_file(plan: ServingPlan, name: str, given: list[str] | None) -> Response:
+    """The file of a plan; raises ``InvalidInput`` of an option or a refusal, ``NotFound`` of a training format."""
+    export = SERVING_EXPORTS.get(name)
+    if export is None:
+        raise NotFound("export format of a serving plan", name)
+    files = export.files(plan, set_options(given or []))
+    content = archive(files) if export.is_folder else files[0].text.encode()
+    disposition = f'attachment; filename="{export.file_name}"'
+    return Response(content, media_type=export.media_type, headers={"Content-Disposition": disposition})

@@ -1,0 +1,57 @@
+"""Options of ``meshwright plan`` for workloads of serving."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cluster_models.errors import InvalidInput
+
+Objective = Annotated[
+    str | None,
+    typer.Option(
+        "--objective", metavar="NAME", help="Of serving: throughput, goodput, gpus, cost or power, over the file's."
+    ),
+]
+MaxGpus = Annotated[
+    int | None, typer.Option("--max-gpus", min=1, metavar="NUMBER", help="Of serving: GPUs to use at most.")
+]
+Pin = Annotated[
+    list[str] | None,
+    typer.Option("--pin", metavar="NAME=VALUE", help="Of serving: a degree of all workers, as tensor=4."),
+]
+Also = Annotated[
+    list[str] | None,
+    typer.Option("--also", metavar="MODEL=FILE", help="Of serving: one more model with its workload file."),
+]
+Exports = Annotated[
+    Path | None,
+    typer.Option("--exports", metavar="DIR", help="Of serving: also write every export that can take the plan."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ServingOptions:
+    """Options of the command line for serving, over the goal in the workload file.
+
+    ``pins`` are "name=value"; ``also`` are further models, each "model=workload file".
+    """
+
+    objective: str | None = None
+    max_gpus: int | None = None
+    pins: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    exports: Path | None = None
+
+    def refuse_any(self) -> None:
+        """Raise ``InvalidInput`` for an option given: the workload is of training."""
+        names = {"--objective": self.objective, "--max-gpus": self.max_gpus, "--pin": self.pins}
+        for name, value in (names | {"--also": self.also, "--exports": self.exports}).items():
+            if value:
+                remedy = (
+                    "write it in the workload file" if name in {"--objective", "--max-gpus"} else "leave it out"
+                )
+                raise InvalidInput(name, str(value), "belongs to serving, the workload is of training", remedy)

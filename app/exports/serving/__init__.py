@@ -1,0 +1,1 @@
+"""Exports of serving plans: servers of each engine, and what starts them on hosts or on Kubernetes."""

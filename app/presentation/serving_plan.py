@@ -1,0 +1,226 @@
+"""A serving plan as pages and terminal report it: figures and sentences, most important first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from app.presentation.figures import capital, count, percent, plural, seconds
+from app.presentation.plan import Pairs
+from app.presentation.serving_tables import (
+    FrontRow,
+    OtherShape,
+    PoolRow,
+    ReplicaRow,
+    StepRow,
+    front_rows,
+    node_words,
+    other_shapes,
+    pool_rows,
+    replica_rows,
+    step_rows,
+)
+from app.presentation.serving_words import (
+    FIRST_TOKEN,
+    OBJECTIVES,
+    PHASES,
+    TOKEN,
+    objective_words,
+    range_words,
+    rate_words,
+)
+from cluster_models.plan import Provenance, StopReason
+from cluster_models.serving_plan import IdleReason, PlannedPool, ServingPlan, ServingWarning, ServingWarningKind
+
+_ENDED: Final = {
+    StopReason.PROVEN: "All that could be better by more than the gap asked for is ruled out.",
+    StopReason.TIME_LIMIT: "The time limit ended the search; a longer one may narrow the gap.",
+    StopReason.WORK_LIMIT: "The effort was used up; a larger one may narrow the gap.",
+    StopReason.CANCELLED: "The search was cancelled.",
+    StopReason.NO_SEARCH: "Nothing was searched.",
+}
+_IDLE: Final = {
+    IdleReason.NOT_NEEDED: "the load is served without them",
+    IdleReason.NO_GAIN: "serving with them is not better",
+    IdleReason.TOO_FEW: "no worker that holds the model fits into what is left",
+    IdleReason.BUDGET: "the limit on GPUs or power",
+    IdleReason.AVOIDED: "their nodes are to be avoided",
+    IdleReason.NOT_READY: "their nodes are not ready",
+}
+_WARNINGS: Final = {
+    ServingWarningKind.ESTIMATED_LINKS: "Links between {0} were not measured: they count as links of their kind.",
+    ServingWarningKind.UNMEASURED_ENGINE: "No run of {0} was measured: its intervals are wider.",
+    ServingWarningKind.DEGRADED_NODES: "The plan uses nodes that are degraded: {0}.",
+}
+_TOO_SMALL_TO_SAY: Final = 5e-5
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyRow:
+    """A mean latency of a model against its limit; ``limit`` is empty where there is none."""
+
+    model: str
+    name: str
+    value: str
+    interval: str
+    limit: str
+    verdict: str
+    meets: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ServingProof:
+    """The certificate for somebody who never heard of a duality gap."""
+
+    verdict: str
+    explanation: str
+    figures: Pairs
+    proven: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ServingReport:
+    """Report on a serving plan in words; drawings are made where they are shown."""
+
+    decision: tuple[str, ...]
+    headline: Pairs
+    latencies: tuple[LatencyRow, ...]
+    proof: ServingProof
+    warnings: tuple[str, ...]
+    pools: tuple[PoolRow, ...]
+    replicas: tuple[ReplicaRow, ...]
+    steps: tuple[StepRow, ...]
+    idle: tuple[str, ...]
+    alternatives: tuple[OtherShape, ...]
+    front: tuple[FrontRow, ...]
+    provenance: Pairs
+
+
+def serving_report(plan: ServingPlan) -> ServingReport:
+    """The report of ``plan``."""
+    return ServingReport(
+        decision=tuple(decision(plan)),
+        headline=headline(plan),
+        latencies=tuple(latencies(plan)),
+        proof=serving_proof(plan),
+        warnings=tuple(map(_warning, plan.warnings)),
+        pools=pool_rows(plan),
+        replicas=replica_rows(plan),
+        steps=step_rows(plan),
+        idle=tuple(idle_sentences(plan)),
+        alternatives=other_shapes(plan),
+        front=front_rows(plan),
+        provenance=serving_provenance(plan.provenance),
+    )
+
+
+def decision(plan: ServingPlan) -> Iterator[str]:
+    """A line for each pool: "llama: 2 replicas of tp4 for prefill and decode on n1, n2"."""
+    for pool in plan.pools:
+        name = plan.models[pool.model].architecture.name
+        nodes = list(dict.fromkeys(place.node for each in pool.replicas for place in each.places))
+        size = f"{plural(len(pool.replicas), 'replica')} of {pool.replicas[0].worker}"
+        yield f"{name}: {size} for {PHASES[pool.phase]}{_each(pool)} on {node_words(nodes)}"
+
+
+def _each(pool: PlannedPool) -> str:
+    gpus = pool.replicas[0].worker.gpus
+    return f", {plural(gpus, 'GPU')}{' each' if len(pool.replicas) > 1 else ''}"
+
+
+def headline(plan: ServingPlan) -> Pairs:
+    """The figures a reader came for, each with its name."""
+    several = len(plan.models) > 1
+    rows: list[tuple[str, str]] = [("throughput", f"{count(plan.tokens_per_s)} output tokens/s")]
+    rows.append(("per GPU", f"{count(plan.tokens_per_s_per_gpu)} tokens/s"))
+    for each in plan.figures:
+        name = f", {plan.models[each.model].architecture.name}" if several else ""
+        rows.append((f"requests{name}", f"{each.requests_per_s:,.3g} a second, {each.concurrency:,.4g} in flight"))
+        rows.append((f"room to grow{name}", f"{each.most_requests_per_s:,.3g} requests a second within the limits"))
+        if several:
+            rows.append((f"output{name}", rate_words(each.output_tokens_per_s)))
+    rows.append(("GPUs used", count(plan.gpus)))
+    if plan.price_usd_per_hour is not None:
+        rows.append(("list price", f"{plan.price_usd_per_hour:,.2f} USD an hour"))
+        dollars = plan.price_usd_per_hour / plan.tokens_per_s / 3600 * 1e6
+        rows.append(("price of output", f"{dollars:,.3g} USD a million tokens"))
+    rows.append(("power by data sheets", f"{plan.power_watts / 1000:,.3g} kW"))
+    return tuple(rows)
+
+
+def latencies(plan: ServingPlan) -> Iterator[LatencyRow]:
+    """Mean latencies of each model against the limits of its workload."""
+    for each in plan.figures:
+        served = plan.models[each.model]
+        for name, interval, limit in (
+            (FIRST_TOKEN, each.first_token_s, served.workload.time_to_first_token_s),
+            (TOKEN, each.token_s, served.workload.time_per_output_token_s),
+        ):
+            meets = limit is None or interval.value <= limit
+            sure = limit is not None and interval.high <= limit
+            verdict = "" if limit is None else "met" if sure else "met, its range is not" if meets else "missed"
+            shown = "" if limit is None else seconds(limit)
+            model = served.architecture.name
+            yield LatencyRow(model, name, seconds(interval.value), range_words(interval), shown, verdict, meets)
+
+
+def serving_proof(plan: ServingPlan) -> ServingProof:
+    """The certificate in plain words."""
+    certificate, objective = plan.certificate, plan.goal.objective
+    proven = certificate.gap < _TOO_SMALL_TO_SAY
+    better = percent(certificate.gap, places=2)
+    verdict = (
+        "Proven best: no choice and placement of the groups that were enumerated is better."
+        if proven
+        else f"At most {better} from the best: no plan of this search space is better by more."
+    )
+    shapes, groups = plural(certificate.shapes, "worker shape"), plural(certificate.groups, "group")
+    counted = (
+        f"{shapes} on these kinds of GPUs and links, {count(certificate.shapes_too_large)} too large; {groups} "
+        f"priced at {plural(certificate.operating_points, 'load')}, {count(certificate.groups_over_limits)} of "
+        "them within the limits at none."
+    )
+    return ServingProof(
+        verdict=verdict,
+        explanation=f"{_ENDED[certificate.stopped_by]} {counted}",
+        figures=(
+            ("objective", f"{OBJECTIVES[objective]}: {objective_words(objective, certificate.objective)}"),
+            ("no plan beats", objective_words(objective, certificate.bound)),
+            ("gap", better),
+            ("solver", certificate.solver),
+        ),
+        proven=proven,
+    )
+
+
+def idle_sentences(plan: ServingPlan) -> Iterator[str]:
+    """How many free GPUs stay idle for each reason, and on which nodes."""
+    counts = Counter[IdleReason]()
+    nodes: dict[IdleReason, list[str]] = {}
+    for idle in plan.idle:
+        counts[idle.reason] += len(idle.gpus)
+        nodes.setdefault(idle.reason, []).append(idle.node)
+    for reason, gpus in counts.items():
+        verb = "stays" if gpus == 1 else "stay"
+        yield f"{plural(gpus, 'GPU')} on {node_words(nodes[reason])} {verb} idle: {_IDLE[reason]}."
+
+
+def serving_provenance(made_from: Provenance) -> Pairs:
+    """Values that the answer was made from; the same ones give the same answer."""
+    return (
+        ("cluster", made_from.cluster_name),
+        ("snapshot", made_from.snapshot_id),
+        ("product", made_from.product_version),
+        ("performance model", made_from.cost_model_version),
+        ("seed", str(made_from.seed)),
+        ("effort", str(made_from.effort)),
+        ("solvers", ", ".join(f"{name} {version}" for name, version in made_from.solver_versions.items())),
+    )
+
+
+def _warning(warning: ServingWarning) -> str:
+    subject = list(warning.subject)
+    shown = " on ".join(subject) if warning.kind is ServingWarningKind.UNMEASURED_ENGINE else node_words(subject)
+    return capital(_WARNINGS[warning.kind].format(shown))

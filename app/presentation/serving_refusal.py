@@ -1,0 +1,76 @@
+"""Why nothing serves a load within its limits: what binds, what comes nearest, what would help."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from app.presentation.figures import seconds
+from app.presentation.plan import Pairs
+from app.presentation.serving_plan import serving_provenance
+from app.presentation.serving_words import FIRST_TOKEN, TOKEN, configuration_words
+from cluster_models.serving_refusal import NoServingPlan, NoServingReason, Remedy, RemedyKind
+
+_REASONS: Final = {
+    NoServingReason.NO_GPUS: "no usable GPU is free",
+    NoServingReason.MEMORY: "no worker that the cluster has room for holds {0} and one request",
+    NoServingReason.FIRST_TOKEN_LIMIT: f"nothing meets the limit on the {FIRST_TOKEN} of {{0}}",
+    NoServingReason.TOKEN_LIMIT: f"nothing meets the limit on the {TOKEN} of {{0}}",
+    NoServingReason.LIMITS_TOGETHER: "each limit of {0} can be met, not both at once",
+    NoServingReason.LOAD: "the cluster does not keep up with the load of {0} within the limits",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NothingServes:
+    """The refusal in sentences without their ends; ``nearest`` is empty where nothing comes near."""
+
+    reason: str
+    nearest: str
+    remedies: tuple[str, ...]
+    provenance: Pairs
+
+
+def nothing_serves(answer: NoServingPlan) -> NothingServes:
+    """The refusal in words."""
+    name = answer.models[answer.model].architecture.name
+    nearest = answer.nearest
+    shown = (
+        ""
+        if nearest is None
+        else f"nearest is {configuration_words(nearest.configuration)} on {nearest.gpu_kind} with one request in "
+        f"flight: {FIRST_TOKEN} {seconds(nearest.first_token_s)}, {TOKEN} {seconds(nearest.token_s)}, "
+        f"{nearest.requests_per_s:,.3g} requests a second"
+    )
+    return NothingServes(
+        reason=_REASONS[answer.reason].format(name),
+        nearest=shown,
+        remedies=tuple(map(remedy_words, answer.remedies)),
+        provenance=serving_provenance(answer.provenance),
+    )
+
+
+def remedy_words(remedy: Remedy) -> str:
+    """One change that would help."""
+    value = remedy.value or 0.0
+    kind = f" of kind {remedy.name}" if remedy.name else ""
+    return {
+        RemedyKind.FIRST_TOKEN_LIMIT: f"raise time_to_first_token_ms to {_up(1000 * value)}",
+        RemedyKind.TOKEN_LIMIT: f"raise time_per_output_token_ms to {_up(1000 * value)}",
+        RemedyKind.REQUESTS_PER_S: f"lower requests_per_s to {value:.4g}",
+        RemedyKind.CONCURRENCY: f"lower concurrency to {value:.4g}",
+        RemedyKind.GPUS: f"have {value:,.0f} GPUs{kind}",
+        RemedyKind.WEIGHTS: f"serve with weights: {remedy.name}",
+        RemedyKind.GPU_KIND: f"serve on {remedy.name}",
+        RemedyKind.MODES: "allow both modes, aggregated and split",
+        RemedyKind.PINNED: "unpin degrees",
+    }[remedy.kind]
+
+
+def _up(milliseconds: float) -> str:
+    """Three digits, rounded up: a limit that is met."""
+    if milliseconds <= 0:
+        return "more"
+    step = 10.0 ** (math.floor(math.log10(milliseconds)) - 2)
+    return f"{math.ceil(milliseconds / step - 1e-9) * step:g}"

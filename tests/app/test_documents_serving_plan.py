@@ -1,0 +1,67 @@
+"""Serving plans as documents: both ways without loss, and every field described."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from app.documents.reading import read_document
+from app.documents.serving import GOAL_FIELDS, ServingWorkloadDocument
+from app.documents.serving_plan import NoServingPlanDocument, ServingPlanDocument, serving_document
+from cluster_models.serving import Speculation, Worker
+from cluster_models.serving_goal import ServingGoal, ServingMode, ServingObjective
+from cluster_models.serving_plan import ServingPlan
+from tests.serving_plans import nothing_serves, over_nodes, served, split_phases, two_models, two_replicas
+
+PLANS = {
+    "two replicas": two_replicas(),
+    "several nodes": over_nodes(worker=Worker(tensor=2, attention_data=4, expert=8)),
+    "split": split_phases(speculation=Speculation(2, 1.25)),
+    "two models": two_models(),
+}
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_a_plan_comes_back_from_its_document(plan: ServingPlan) -> None:
+    """Through JSON, goal included."""
+    goal = ServingGoal(
+        ServingObjective.COST, (ServingMode.SPLIT,), 12, 9000.0, avoid_nodes=("c",), pinned={"tensor": 2}
+    )
+    plan = replace(plan, goal=goal)
+    text = serving_document(plan).model_dump_json()
+    assert read_document(ServingPlanDocument, json.loads(text), what="plan").to_plan() == plan
+
+
+def test_the_reason_for_no_plan_names_what_comes_nearest() -> None:
+    """In milliseconds, and with remedies by their kind."""
+    told = serving_document(nothing_serves()).model_dump()
+    assert told["result"] == "no_serving_plan"
+    assert told["reason"] == "token_limit"
+    assert told["nearest"]["time_per_output_token_ms"] == 7.8125
+    assert [each["kind"] for each in told["remedies"]] == ["token_limit", "weights"]
+
+
+def test_the_goal_stands_in_the_first_workload() -> None:
+    """Workloads of further models have none, and every field of the goal is one of the workload."""
+    document = serving_document(replace(two_models(), goal=ServingGoal(max_gpus=4)))
+    assert isinstance(document, ServingPlanDocument)
+    assert [model.workload.max_gpus for model in document.models] == [4, None]
+    assert set(GOAL_FIELDS) == set(ServingGoal.__slots__) <= set(ServingWorkloadDocument.model_fields)
+
+
+def test_a_workload_comes_back_from_its_document() -> None:
+    """Requests, limits and weight."""
+    given = replace(served(speculation=Speculation(3, 1.5), memory_fraction=0.75), weight=3.0)
+    document = ServingWorkloadDocument.from_served(given)
+    assert document.served(given.architecture) == given
+
+
+@pytest.mark.parametrize("kind", [ServingPlanDocument, NoServingPlanDocument])
+def test_every_field_is_described(kind: type[ServingPlanDocument]) -> None:
+    """The HTTP reference is made of these texts."""
+    definitions = kind.model_json_schema()
+    for schema in (definitions, *definitions.get("$defs", {}).values()):
+        for name, field in schema.get("properties", {}).items():
+            assert field.get("description"), f"{schema['title']}.{name} has no description"

@@ -1,0 +1,205 @@
+"""Pages of serving plans: the form, what came out, and the way from one to the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from starlette.datastructures import FormData
+
+from app.documents.reading import problems_of, read_document
+from app.documents.serving import ServingWorkloadDocument
+from app.serialization import jsonable
+from app.web.form import typed
+from app.web.serving_form import at_serving_fields, blank_serving, filled_serving, serving_request, workload_data
+from cluster_models.errors import InvalidInput
+from cluster_models.serving import CacheFormat, Speculation, WeightFormat
+from cluster_models.serving_goal import ServingGoal, ServingMode, ServingObjective
+from tests.app.api_client import API, cluster_body, ended, running
+from tests.serving_plans import nothing_serves, served, split_phases, two_replicas
+
+HEADERS = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
+TYPED = {
+    "input_tokens": "1024",
+    "output_tokens": "512",
+    "concurrency": "64",
+    "weights": "fp8",
+    "modes": "aggregated",
+}
+
+
+def _form(**fields: Any) -> dict[str, Any]:
+    return {"cluster_text": json.dumps(cluster_body()), "model": "llama-3.1-8b", **TYPED, **fields}
+
+
+def _client(tmp_path: Path, answer: object) -> Any:
+    (tmp_path / "serving.json").write_text(json.dumps(jsonable(answer)))
+    return running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite", plan=str(tmp_path / "serving.json"))
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    """A client of a service whose solver finds split phases at once."""
+    with _client(tmp_path, split_phases()) as client:
+        yield client
+
+
+def test_a_plan_goes_from_the_form_to_its_page(client: TestClient) -> None:
+    """The decision, latencies against limits, places, memory, front, proof, alternatives and exports."""
+    assert 'href="/plans/new/serving"' in client.get("/plans/new").text
+    asked = client.post("/plans/new/serving", data=_form(), headers=HEADERS, follow_redirects=False)
+    assert asked.status_code == 303, asked.text
+    address = asked.headers["Location"]
+    ended(client, API + address)
+    shown = client.get(address).text
+    for words in (
+        "1 replica of tp2 for prefill, 2 GPUs on a",
+        "1 replica of tp4 for decode, 4 GPUs on b",
+        "Latencies against limits",
+        "31.25 ms",
+        "GPU 0, 1, 2, 3",
+        "Memory of a GPU of each pool",
+        "Throughput against speed for each user",
+        "At most 6.25 % from the best",
+        "its time to first token of 750.0 ms misses the limit",
+        "4 GPUs on c stay idle",
+        "Links between a, b were not measured",
+        "vLLM servers: a script for every host",
+        'data-copy="file-1"',
+        "serve 1 b 0,1,2,3 env VLLM_NIXL_SIDE_CHANNEL_HOST=b",
+        "Plan again with changes",
+    ):
+        assert words in shown, words
+    assert "serving</span>" in client.get("/plans").text
+    assert client.get("/static/copy.js").headers["content-type"].startswith("text/javascript")
+
+
+def test_options_of_exports_travel_with_their_links(client: TestClient) -> None:
+    """The texts on the page follow them, and one that cannot be is said at its field."""
+    address = client.post("/plans/new/serving", data=_form(), headers=HEADERS, follow_redirects=False).headers[
+        "Location"
+    ]
+    ended(client, API + address)
+    changed = client.get(address, params={"model_path": "/weights/mine"}).text
+    assert "vllm serve /weights/mine" in changed
+    assert "set=model_path%3D%2Fweights%2Fmine" in changed
+    wrong = client.get(address, params={"port": "0"})
+    assert wrong.status_code == 422
+    assert "must lie in 1..65535" in wrong.text
+
+
+def test_the_same_questions_come_back(client: TestClient) -> None:
+    """With all that was typed; the form of training sends plans of serving on to theirs."""
+    fields = {"pinned_tensor": "2", "max_gpus": "6", "time_to_first_token_ms": "500", "objective": "cost"}
+    asked = client.post("/plans/new/serving", data=_form(**fields), headers=HEADERS, follow_redirects=False)
+    plan_id = asked.headers["Location"].rpartition("/")[2]
+    again = client.get("/plans/new", params={"again": plan_id}, follow_redirects=False)
+    assert again.headers["Location"] == f"/plans/new/serving?again={plan_id}"
+    shown = client.get(again.headers["Location"]).text
+    for value in ("1024", "512", "64", "500", "6", "2"):
+        assert f'value="{value}"' in shown, value
+    assert '<option value="cost" selected>' in shown
+    assert '<option value="llama-3.1-8b" selected>' in shown
+
+
+def test_nothing_serves_names_what_would(tmp_path: Path) -> None:
+    """The nearest that can be met, and remedies."""
+    (tmp_path / "none.json").write_text("{}")
+    with running(
+        tmp_path, f"sqlite:///{tmp_path}/a.sqlite", behaviour="no_plan", no_plan=str(tmp_path / "none.json")
+    ) as client:
+        (tmp_path / "none.json").write_text(json.dumps(jsonable(nothing_serves())))
+        address = client.post("/plans/new/serving", data=_form(), headers=HEADERS, follow_redirects=False).headers[
+            "Location"
+        ]
+        ended(client, API + address)
+        shown = client.get(address).text
+    assert "Nothing serves this" in shown
+    assert "nothing meets the limit on the time per output token of tiny-4" in shown
+    assert "raise time_per_output_token_ms to 7.82" in shown
+
+
+@pytest.mark.parametrize(
+    ("fields", "anchor", "words"),
+    [
+        ({"input_tokens": "many"}, "input_tokens", "whole number"),
+        ({"concurrency": "", "requests_per_s": ""}, "concurrency", "exactly one"),
+        ({"requests_per_s": "0", "concurrency": ""}, "requests_per_s", "greater than 0"),
+        ({"input_tokens": "200000"}, "input_tokens", "takes 131072"),
+        ({"pinned_tensor": "3"}, "pinned_tensor", "must divide"),
+        ({"draft_tokens": "2"}, "accepted_tokens", "missing"),
+        ({"avoid_nodes": "nowhere"}, "avoid_nodes", "is not a node"),
+        ({"workload_text": "kind: serving\ninput_tokens: 1\n"}, "workload_text", "output_tokens"),
+        ({"others_text": "- model: none\n"}, "others_text", "workload"),
+        ({"cluster_text": ""}, "cluster_text", "missing"),
+        ({"effort": "0"}, "effort", "at least 1"),
+    ],
+)
+def test_problems_stand_at_their_fields(
+    client: TestClient, fields: dict[str, str], anchor: str, words: str
+) -> None:
+    """Everything that was typed is still there, and nothing is stored."""
+    answer = client.post("/plans/new/serving", data=_form(**fields), headers=HEADERS)
+    assert answer.status_code == 422
+    assert f'href="#{anchor}"' in answer.text
+    assert words in answer.text
+    assert client.get(f"{API}/plans").json()["items"] == []
+
+
+def test_a_workload_survives_the_form() -> None:
+    """Goal, limits, drafts and formats."""
+    given = served(
+        "sglang-0.5.8",
+        requests_per_s=2.5,
+        concurrency=None,
+        cache=CacheFormat.FP8,
+        attention_weights=WeightFormat.BF16,
+        speculation=Speculation(2, 1.25),
+        memory_fraction=0.75,
+    )
+    goal = ServingGoal(
+        ServingObjective.POWER, (ServingMode.SPLIT,), 12, 9000.0, avoid_nodes=("a", "b"), pinned={"tensor": 2}
+    )
+    written = ServingWorkloadDocument.from_served(given, goal).model_dump(mode="json")
+    values, found = typed(FormData(), filled_serving(blank_serving(time_limit_s=60), written))
+    assert found == ()
+    values |= {"modes": ("split",)}  # a form without boxes ticked sends none
+    document = read_document(ServingWorkloadDocument, workload_data(values), what="workload")
+    assert document.served(given.architecture) == given
+    assert document.to_goal() == goal
+
+
+def test_further_models_come_as_a_list() -> None:
+    """In YAML, and a problem with one names its place."""
+    text = "- model: llama-3.1-8b\n  workload: {kind: serving, input_tokens: 8, output_tokens: 8, concurrency: 1}\n"
+    values = blank_serving(time_limit_s=60) | _form(modes=("split",), others_text=text)
+    assert serving_request(values).others[0].workload.input_tokens == 8
+    with pytest.raises(InvalidInput) as refused:
+        serving_request(values | {"others_text": text.replace("input_tokens: 8", "input_tokens: 0")})
+    (shown,) = at_serving_fields(problems_of(refused.value), values)
+    assert shown.anchor == "others_text"
+    assert "others[0].workload.input_tokens" in shown.text
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-70b", "deepseek-v3"])
+def test_examples_fill_the_form(client: TestClient, model: str) -> None:
+    """Each shipped workload of serving, on each shipped cluster."""
+    listed = client.get("/plans/new/serving").text
+    names = [part.partition('"')[0] for part in listed.split("?example=")[1:] if f"serving-{model}" in part[:60]]
+    assert names
+    shown = client.get(f"/plans/new/serving?example={names[0]}").text
+    assert f'<option value="{model}" selected>' in shown
+
+
+def test_two_replicas_are_shown_with_their_launch_file(tmp_path: Path) -> None:
+    """Side by side on one node."""
+    with _client(tmp_path, two_replicas()) as client:
+        address = client.post("/plans/new/serving", data=_form(), headers=HEADERS, follow_redirects=False).headers[
+            "Location"
+        ]
+        ended(client, API + address)
+        assert "2 replicas of tp2 for prefill and decode, 2 GPUs each on a" in client.get(address).text
