@@ -37,7 +37,6 @@ RECENT: Final = 8
 """Plans, clusters and decisions that the start page looks at."""
 _FILES: Final = {
     "pages.css": "text/css",
-    "copy.js": "text/javascript",
     "pictures.js": "text/javascript",
     "progress.js": "text/javascript",
     "icon.svg": "image/svg+xml",
