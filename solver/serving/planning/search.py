@@ -24,8 +24,9 @@ from solver.serving.planning.islands import Site
 from solver.serving.planning.offers import Priced, demand, offers_of, priced, priced_groups, workers_of
 from solver.serving.planning.placing import place
 from solver.serving.planning.pricing import worker_table
-from solver.serving.planning.program import Offer, Solved, build_program, gpu_tie, read, solve
+from solver.serving.planning.program import Offer, build_program, gpu_tie, read
 from solver.serving.planning.settle import Settled, settle
+from solver.serving.planning.solving import Solved, solve
 from solver.serving.planning.zones import Zone, classes_of, zones_of
 from solver.serving.problem import ServingProblem
 
