@@ -69,7 +69,7 @@ def search(problem: ServingProblem, site: Site, options: SearchOptions, is_cance
     solved = _solved(problem, site, zones, nothing.offers, options, left_s())
     if solved.outcome.status is IlpStatus.INFEASIBLE:
         return nothing
-    best = replace(nothing, bound=_bound(problem, site, nothing.offers, solved), stopped_by=StopReason.TIME_LIMIT)
+    best = replace(nothing, bound=_bound(problem, site, nothing.offers, solved), stopped_by=StopReason.WORK_LIMIT)
     best = _better(problem, site, best, zones, nothing.offers, solved)
     if not _is_proven(best, options) and left_s() > 0 and not is_cancelled():
         own_zones = zones_of(site, optimistic=False)
@@ -80,7 +80,9 @@ def search(problem: ServingProblem, site: Site, options: SearchOptions, is_cance
             best = _better(problem, site, best, own_zones, flat, again)
     if is_cancelled():
         return replace(best, stopped_by=StopReason.CANCELLED)
-    return replace(best, stopped_by=StopReason.PROVEN) if _is_proven(best, options) else best
+    if _is_proven(best, options):
+        return replace(best, stopped_by=StopReason.PROVEN)
+    return best if left_s() > 0 else replace(best, stopped_by=StopReason.TIME_LIMIT)
 
 
 def gap_of(objective: float, bound: float) -> float:
