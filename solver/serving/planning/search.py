@@ -128,10 +128,8 @@ def _better(
     """``best``, or the solution placed where that is sound and better."""
     if solved.outcome.values is None:
         return best
-    classes = classes_of(site.islands, zones)
-    demands = [demand(served, problem.goal) for served in problem.models]
-    program = build_program(offers, demands, zones, classes, problem.goal)
-    placed = place(read(program, offers, solved.outcome.values), offers, classes, site)
+    picked = read(solved.program, offers, solved.outcome.values)
+    placed = place(picked, offers, classes_of(site.islands, zones), site)
     settled = tuple(
         settle(model, served, placed, site, problem.goal) for model, served in enumerate(problem.models)
     )

@@ -28,6 +28,7 @@ OPTIMALITY: Final = 1e-7
 class Solved:
     """The outcome, the objective of the relaxation, and by how much one of each group (J,) raises that at least."""
 
+    program: Program
     outcome: IlpOutcome
     relaxed: float
     worth: FloatArray
@@ -46,7 +47,7 @@ def solve(program: Program, *, backend: Backend, gap: float, time_limit_s: float
 
     relaxed, reduced = _relaxed(program, left_s)
     if relaxed.values is None:
-        return Solved(relaxed, relaxed.bound, np.zeros(len(program.number)))
+        return Solved(program, relaxed, relaxed.bound, np.zeros(len(program.number)))
     worth = _worth(program, reduced)
 
     def among(columns: BoolArray) -> IlpOutcome:
@@ -63,12 +64,12 @@ def solve(program: Program, *, backend: Backend, gap: float, time_limit_s: float
     best = among(first)
     missing = best.objective - relaxed.objective
     if missing <= gap * abs(best.objective) and best.values is not None:
-        return Solved(replace(best, bound=relaxed.objective), relaxed.objective, worth)
+        return Solved(program, replace(best, bound=relaxed.objective), relaxed.objective, worth)
     useful = _columns(program, worth <= missing) & (reduced <= missing)
     if not (useful <= first).all():
         second = among(first | useful)
         best = replace(min(second, best, key=lambda each: each.objective), bound=min(second.bound, best.objective))
-    return Solved(replace(best, bound=max(relaxed.objective, best.bound)), relaxed.objective, worth)
+    return Solved(program, replace(best, bound=max(relaxed.objective, best.bound)), relaxed.objective, worth)
 
 
 def _relaxed(program: Program, left_s: Callable[[], float]) -> tuple[IlpOutcome, FloatArray]:
