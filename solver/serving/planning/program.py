@@ -62,7 +62,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Of a class of islands, the parts of each zone and size that a solution takes."""
+    """Parts of one size that a solution gives a zone in a class of islands."""
 
     zone: int
     size: int
