@@ -69,6 +69,8 @@ class ServingExports:
     families: tuple[ExportFamily, ...]
     fields: tuple[OptionField, ...]
     texts: tuple[LaunchText, ...]
+    preview: None = None
+    """The texts are on the page: nothing is looked into."""
 
 
 def serving_result(plan: ServingPlan, leaf_of: Mapping[str, str]) -> ServingResult:
