@@ -19,7 +19,6 @@ from app.settings import Settings
 
 TENANT: Final = "tenant"
 """Key in the state of a request: the sender's tenant, put there by access control."""
-_OWN_SERVICE: Final = "service"
 
 log = structlog.get_logger(__name__)
 
@@ -71,9 +70,4 @@ def whole_service_of(request: Request) -> Service:
 def service_of(request: Request) -> Service:
     """The service that got this request, as the tenant sees it who sent that."""
     service, state = whole_service_of(request), request.scope.get("state", {})
-    if TENANT not in state:
-        return service
-    if _OWN_SERVICE not in state:
-        state[_OWN_SERVICE] = service.of_tenant(state[TENANT])
-    own: Service = state[_OWN_SERVICE]
-    return own
+    return service.of_tenant(state[TENANT]) if TENANT in state else service
