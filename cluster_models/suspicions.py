@@ -137,7 +137,7 @@ def slow_links_doubt(links: Sequence[SlowLink]) -> list[str]:
     fallback = sum(link.share <= 1 / FALLBACK_RATIO for link in pairs.values())
     tcp = f" {fallback} of them may have fallen back to TCP." if fallback else ""
     sentence = (
-        f"{lead} less than {SLOW_SHARE:.0%} of what others of the same class do at the same load: "
+        f"{lead} less than {100 * SLOW_SHARE:.0f} % of what others of the same class do at the same load: "
         f"{named(examples, NAMED_AT_MOST)}.{tcp} Measure them again; if they stay slow, look at their "
         "cables, cards and routes."
     )

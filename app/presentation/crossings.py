@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from app.presentation.figures import plural, spans
 from cluster_models.plan import Degrees, Plan, RankPlace
 from cluster_models.topology import Cluster, Node
+from cluster_models.wording import joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,8 @@ def crossing_sentence(crossing: Mapping[str, Sequence[int]], where: Places, stag
         within, between = "inside a node", "nodes"
     else:
         within, between = f"on one {where.kind}", "leaves" if where.kind == "leaf" else f"{where.kind}s"
-    inside = [kind for kind, found in crossing.items() if not found]
-    lead = [f"All {' and '.join(inside)} groups stay {within}."] if inside else []
+    inside = [kind.removesuffix(" parallel") for kind, found in crossing.items() if not found]
+    lead = [f"All {joined(inside)} parallel groups stay {within}."] if inside else []
     for kind, found in crossing.items():
         if found:
             which = "all stages" if len(found) == stages else f"{plural(len(found), 'stage')} ({spans(found)})"

@@ -15,22 +15,25 @@ from app.cli.plan_view import plan_view
 from app.documents.plan import PlanDocument
 from app.presentation.configuration import degrees, settings
 from app.presentation.costs import memory_rows, time_rows
-from app.presentation.crossings import Places, crossing_sentence, crossing_stages, places
+from app.presentation.crossings import Places
 from app.presentation.figures import count, gib, percent, plural, round_seconds, seconds, spans
+from app.presentation.links import by_place, shown_flows
 from app.presentation.plan import headline, plan_report
-from app.presentation.plan_lead import lead_sentence
 from app.presentation.proof import proof
+from app.serialization import make_snapshot
+from app.web.views.bandwidth import Colour, Known, MapChoice, heat_map, links_between
 from app.web.views.drawing import round_steps
+from app.web.views.leaf_map import leaf_map
 from app.web.views.memory import memory_bars
-from app.web.views.rack_map import rack_map
+from app.web.views.node_groups import NodeGroup, node_groups
 from app.web.views.schedule import MOST_BOXES, Window, schedule
 from app.web.views.seats import HUES, layer_spans, seat_grid
-from app.web.views.stage_times import stage_times
-from app.web.views.step_axis import step_axis
+from app.web.views.shades import SHADES, rate_scale
 from app.web.views.step_time import time_bar
-from app.web.views.waterfall import waterfall
+from cluster_models.links import effective_links
+from cluster_models.measurements import Direction
 from cluster_models.placement_rules import PlacementRules, RankGroup, Spares, Spread
-from cluster_models.plan import Degrees, Placement, RankPlace, StageTime, StopReason, TimeBreakdown, TimelineEvent
+from cluster_models.plan import Degrees, Placement, RankPlace, StopReason, TimelineEvent
 from cluster_models.units import GIB
 from cluster_models.workload import Objective
 from tests.plans import (
@@ -38,6 +41,7 @@ from tests.plans import (
     small_configuration,
     small_placement,
     small_plan,
+    small_samples,
     small_workload,
 )
 
@@ -255,62 +259,85 @@ def test_no_timeline_makes_no_schedule() -> None:
     assert schedule((), Window()) is None
 
 
-def test_groups_that_cross_are_named_and_outlined() -> None:
-    """The small plan has tensor groups inside nodes; with its two nodes on two leaves only the pipeline crosses."""
-    plan = small_plan()
+def test_heat_map_marks_what_was_not_measured() -> None:
+    """Of six directed links two were measured; the four others are crossed out, and all have a shade."""
+    model = effective_links(make_snapshot(small_cluster(), small_samples()))
+    choice = MapChoice(shown_flows(model, 4))
+    shown = heat_map(model, choice, range(3), range(3))
+    assert len(shown.drawing.boxes) == 6
+    assert [link.known for link in links_between(model, choice, range(3), range(3))].count(Known.MEASURED) == 2
+    assert shown.counts == "Directed links: 2 measured, 0 adapted, 4 estimated"
+    assert shown.drawing.lines == ()
+    assert shown.rows[0].bandwidth.endswith("GB/s")
+    some = heat_map(model, choice, [0, 1], [0, 1, 2])
+    assert len(some.drawing.boxes) == 4
+    assert len(some.drawing.lines) == 2 * 2
+    assert some.counts.endswith("2 estimated (crossed)")
+
+
+def test_colours_of_links_show_the_share_of_the_class_or_the_direction() -> None:
+    """Three links of one class: half the median is 50 %, and one way over the other is its inverse back."""
+    there = replace(small_samples()[0], direction=Direction.FORWARD)
+    back = replace(there, source="b", destination="a", bytes_per_s=(there.bytes_per_s or 0) / 2)
+    model = effective_links(make_snapshot(small_cluster(), (there, back)))
+    values = {
+        colour: {
+            (link.source, link.destination): link.value
+            for link in links_between(model, MapChoice(1, colour=colour), [0, 1], [0, 1])
+        }
+        for colour in Colour
+    }
+    assert values[Colour.DIRECTION]["a", "b"] == pytest.approx(2, rel=0.01)
+    assert values[Colour.DIRECTION]["b", "a"] == pytest.approx(0.5, rel=0.01)
+    share = values[Colour.SHARE]
+    assert share["a", "b"] == pytest.approx(2 * share["b", "a"], rel=0.01)
+
+
+def test_groups_of_nodes_are_drawn_by_their_median_and_count_links_that_stand_out() -> None:
+    """Two groups of the three nodes: a cell a pair of groups but where a node would meet itself alone."""
+    model = effective_links(make_snapshot(small_cluster(), small_samples()))
+    groups = (NodeGroup("x", (0, 1)), NodeGroup("y", (2,)))
+    drawn = leaf_map(model, MapChoice(1), groups, {("a", "c")}, {}, {})
+    assert [box.tip.partition(":")[0] for box in drawn.boxes] == ["x to x", "x to y", "y to x"]
+    assert ["ringed" in box.style for box in drawn.boxes] == [False, True, False]
+    assert "rows=x&columns=y" in drawn.boxes[1].address
+
+
+def test_every_node_is_in_one_group_and_no_group_is_too_large() -> None:
+    """A thousand nodes on leaves of 100: each leaf in two parts."""
+    first = small_cluster().nodes[0]
     nodes = tuple(
-        replace(node, labels={"leaf": leaf}) for node, leaf in zip(small_cluster().nodes, "xyx", strict=True)
+        replace(first, name=f"n{index}", nvlink_domain=f"n{index}", labels={"leaf": f"{index // 100}"})
+        for index in range(1000)
     )
-    where = places(replace(small_cluster(), nodes=nodes), plan.placement.hosts)
-    assert where.kind == "leaf"
-    crossing = crossing_stages(plan, where)
-    assert crossing == {"tensor parallel": (), "data parallel": ()}
-    assert "stay on one leaf" in crossing_sentence(crossing, where, 2)
-    turned = {"a": "b", "b": "a"}
-    swapped = tuple(
-        replace(rank, node=turned[rank.node] if rank.tensor and rank.pipeline else rank.node)
-        for rank in plan.placement.ranks
-    )
-    broken = replace(plan, placement=replace(plan.placement, ranks=swapped))
-    crossing = crossing_stages(broken, where)
-    assert crossing["tensor parallel"] == (1,)
-    assert "Tensor parallel groups of 1 stage (1) cross leaves." in crossing_sentence(crossing, where, 2)
-    outlined = [box for box in rack_map(broken, where, crossing).boxes if "ringed" in box.style]
-    assert outlined
-    assert all("stage 1" in box.tip for box in outlined)
+    groups = node_groups(replace(small_cluster(), nodes=nodes), range(1000))
+    assert sorted(position for group in groups for position in group.members) == list(range(1000))
+    assert max(len(group.members) for group in groups) <= 64
+    assert len({group.name for group in groups}) == len(groups) == 20
 
 
-@given(
-    changes=st.lists(st.floats(0, 3.0), min_size=8, max_size=8),
-    base=st.lists(st.floats(0.01, 3.0), min_size=8, max_size=8),
-)
-def test_a_waterfall_adds_up_to_the_loss_as_printed(changes: list[float], base: list[float]) -> None:
-    """From the plan's bar through every signed part to the other's, digit by digit."""
-    own, its = (TimeBreakdown(sum(parts), *parts) for parts in (base, changes))
-    figures = [word.text for word in waterfall(its, own, "other").words if word.style == "figure"]
-    first, *parts, last = (round(float(text.split()[0]) * 1000) for text in figures)
-    assert first + sum(parts) == last
+@given(low=st.floats(1e6, 1e11), ratio=st.floats(1.0, 100.0))
+def test_a_scale_of_rates_rises_and_has_a_shade_for_every_value(low: float, ratio: float) -> None:
+    """Edges rise, the legend has one entry a shade, the fastest gets the last shade."""
+    scale = rate_scale([low, low * ratio])
+    assert list(scale.edges) == sorted(set(scale.edges))
+    assert len(scale.legend) == len(scale.edges) + 1
+    assert scale.style(low * ratio) == scale.legend[-1].style == f"heat-{SHADES - 1}"
+    assert scale.style(low) == scale.legend[0].style
 
 
-def test_bars_by_stage_fill_the_step_and_mark_the_slowest() -> None:
-    """Each bar is as long as the step, and the stage that works longest is named."""
-    slow = TimeBreakdown(1.0, 0.8, 0.0, 0.0, 0.0, 0.1, 0.0, 0.05, 0.05)
-    quick = replace(slow, compute_s=0.5, pipeline_bubble_s=0.4)
-    stages = [StageTime(index, 0.1, 0.2, 0.0, "", time) for index, time in enumerate((quick, slow))]
-    drawn = stage_times(stages, 1.0)
-    assert drawn is not None
-    assert drawn.description.startswith("Stage 1 works longest")
-    ends = {box.y: max(other.x + other.width for other in drawn.boxes if other.y == box.y) for box in drawn.boxes}
-    assert len(ends) == 2
-    assert len({round(end, 6) for end in ends.values()}) == 1
-    assert stage_times([replace(stages[0], time=None)], 1.0) is None
+def test_nodes_of_one_leaf_stand_together() -> None:
+    """Zone goes before leaf and leaf before rack; equal places keep the cluster's order."""
+    cluster = small_cluster()
+    labels = ({"zone": "z", "leaf": "b"}, {"zone": "z", "leaf": "a", "rack": "9"}, {"leaf": "c"})
+    nodes = tuple(replace(node, labels=place) for node, place in zip(cluster.nodes, labels, strict=True))
+    assert by_place(replace(cluster, nodes=nodes)) == [2, 1, 0]
+    assert by_place(cluster) == [0, 1, 2]
 
 
-def test_the_axis_has_the_bound_the_plan_and_every_loser_that_fits() -> None:
-    """One mark each, in order from left to right."""
-    plan = small_plan()
-    drawn = step_axis(plan, Objective.STEP_TIME)
-    assert sum(box.style == "dot-loser" for box in drawn.boxes) == len(plan.alternatives)
-    at = {box.style: box.x for box in drawn.boxes}
-    assert at["bar-proof"] <= at["dot-plan"] + 10 <= at["dot-loser"] + 10
-    assert lead_sentence(plan, small_workload()).endswith("nothing can be more than 0.20 % faster.")
+def test_links_are_shown_at_the_load_most_were_measured_at() -> None:
+    """A measurement inside a node does not count, and without any between nodes all GPUs of a node do."""
+    inside = replace(small_samples()[0], destination="a", ranks_per_node=2)
+    measured = effective_links(make_snapshot(small_cluster(), (*small_samples(), inside)))
+    assert shown_flows(measured, 4) == 1
+    assert shown_flows(effective_links(make_snapshot(small_cluster(), (inside,))), 4) == 4

@@ -71,7 +71,7 @@ def test_a_size_that_few_links_were_measured_at_is_judged_by_the_curve() -> None
     """One link alone at 64 MiB, between 32 and 128 MiB where all have 20 and 40 GB/s."""
     nodes = [host(name) for name in "abcd"]
     pairs = ["ab", "ac", "ad", "bc", "bd", "cd"]
-    samples = [sample(*pair, rate, mib=mib) for pair in pairs for mib, rate in ((32, 20), (128, 40))]
+    samples = [sample(pair[0], pair[1], rate, mib=mib) for pair in pairs for mib, rate in ((32, 20), (128, 40))]
     samples.append(sample("a", "b", 7, mib=64))
     (link, _) = slow_links(snapshot(nodes).cluster, rates_of(link_tables(samples, Recency())))
     assert (link.source, link.destination) == ("a", "b")
@@ -103,6 +103,6 @@ def test_one_sentence_names_the_slowest_and_counts_the_rest() -> None:
         for a, b in combinations(names, 2)
     ]
     (sentence,) = suspicions(snapshot([host(name) for name in names], samples))
-    assert sentence.startswith("7 node pairs reach less than 60% of what others of the same class do")
+    assert sentence.startswith("7 node pairs reach less than 60 % of what others of the same class do")
     assert "n00 to n01 5 GB/s where 40 is usual (1 flow)" in sentence
     assert "and 2 more" in sentence

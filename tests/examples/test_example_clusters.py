@@ -72,13 +72,14 @@ def test_the_pairs_whose_tests_failed_are_estimated_not_zero(h100: tuple[Cluster
     assert 7e9 < links.bytes_per_s(2.0**28, 8)[a, b] < 10e9
 
 
-def test_the_17_nodes_warn_of_their_uplinks_and_failed_tests(h100: tuple[ClusterSnapshot, LinkModel]) -> None:
+def test_the_17_nodes_warn_of_slow_links_uplinks_and_failed_tests(h100: tuple[ClusterSnapshot, LinkModel]) -> None:
     """Eight flows slow down between the leaves; 18 pairs failed in some test, two of them in all that are kept."""
     sentences = suspicions(h100[0])
-    assert len(sentences) == 3
-    assert "the uplinks of a leaf are probably oversubscribed" in sentences[0]
-    assert sentences[1].startswith("18 of 136 node pairs have failed tests")
-    assert sentences[2].startswith("2 of 136 node pairs")
+    assert len(sentences) == 4
+    assert sentences[0].startswith("25 node pairs reach less than 60 % of what others of the same class do")
+    assert "the uplinks of a leaf are probably oversubscribed" in sentences[1]
+    assert sentences[2].startswith("18 of 136 node pairs have failed tests")
+    assert sentences[3].startswith("2 of 136 node pairs")
 
 
 def test_the_16_a100_nodes_are_directed() -> None:

@@ -12,10 +12,12 @@ from app.web.views.drawing import Box, Drawing, Line, Words
 from app.web.views.seats import HUES
 from cluster_models.plan import Plan, RankPlace
 
-_CELL, _CELL_HEIGHT, _GAP = 15.0, 18.0, 14.0
+_CELL, _CELL_HEIGHT, _GAP = 14.0, 18.0, 12.0
 _LABEL, _HOST_HEIGHT, _HEAD = 16.0, 42.0, 24.0
-_WIDTH: Final = 560.0
-_MOST_HOSTS: Final = 72
+_WIDTH: Final = 570.0
+_NODE: Final = 22.0
+"""Width of a host as one cell."""
+_MOST_HOSTS: Final = 40
 """Hosts drawn GPU by GPU; of more, each is one cell."""
 
 
@@ -29,12 +31,9 @@ def rack_map(plan: Plan, where: Places, crossing: Mapping[str, Collection[int]])
         groups.setdefault(where.of_node.get(host, host) if where.kind != "node" else "", []).append(host)
     ringed = {stage for kind, stages in crossing.items() if kind != "data parallel" for stage in stages}
     is_large = len(ranks) > _MOST_HOSTS
-    host_width = _CELL if is_large else _CELL * max(plan.placement.gpus_per_node, 5)
+    host_width = _NODE if is_large else _CELL * max(plan.placement.gpus_per_node, 6)
     columns = max(1, int((_WIDTH - 2 * _GAP) // (host_width + (0 if is_large else _GAP))))
-    boxes: list[Box] = []
-    words: list[Words] = []
-    lines: list[Line] = []
-    y = 0.0
+    boxes, words, lines, y = list[Box](), list[Words](), list[Line](), 0.0
     for name, hosts in groups.items():
         used = list(dict.fromkeys(hosts))
         if name:
@@ -45,6 +44,8 @@ def rack_map(plan: Plan, where: Places, crossing: Mapping[str, Collection[int]])
                 x = _GAP + index * (host_width + (0 if is_large else _GAP))
                 if is_large:
                     boxes.append(_node_cell(host, ranks[host], x, y, ringed))
+                    first = min(rank.pipeline for rank in ranks[host])
+                    words.append(Words(x + _NODE / 2 - 1, y + 13, str(first), "on-hue", "middle"))
                 else:
                     words.append(Words(x, y + 11, host, "tick host-name"))
                     drawn = _gpu_cells(ranks[host], x, y + _LABEL, ringed)
@@ -95,4 +96,4 @@ def _node_cell(host: str, ranks: list[RankPlace], x: float, y: float, ringed: Co
     stages = sorted({rank.pipeline for rank in ranks})
     ring = " ringed" if set(stages).intersection(ringed) else ""
     tip = f"{host}: stage {spans(stages)}, rank {spans(rank.rank for rank in ranks)}"
-    return Box(x, y, _CELL - 1.5, _CELL_HEIGHT, f"{stage_style(stages[0])} seat-cell{ring}", tip)
+    return Box(x, y, _NODE - 1.5, _CELL_HEIGHT, f"{stage_style(stages[0])} seat-cell{ring}", tip)

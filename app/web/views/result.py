@@ -73,7 +73,7 @@ def result(plan: Plan, workload: TrainingWorkload, cluster: Cluster, window: Win
         report=plan_report(plan, workload),
         subject=subject(plan, workload),
         lead=lead_sentence(plan, workload),
-        to_know=things_to_know(plan, crossing_words),
+        to_know=things_to_know(plan, crossing_words if any(crossing.values()) else ""),
         crossing=crossing_words,
         axis=step_axis(plan, workload.objective),
         racks=rack_map(plan, where, crossing),

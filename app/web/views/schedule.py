@@ -103,7 +103,7 @@ def schedule(events: Sequence[TimelineEvent], wanted: Window) -> Schedule | None
 
 
 def _merged(events: Sequence[TimelineEvent], shortest_s: float) -> list[TimelineEvent]:
-    """``events`` in order of their beginning, with neighbours on a track joined while one is too short to be seen.
+    """``events`` in order of their beginning; one too short to be seen is joined with the next on its track.
 
     A run of equal ones keeps its category, others become "several"; a gap that could be seen ends a run.
     """
@@ -115,7 +115,7 @@ def _merged(events: Sequence[TimelineEvent], shortest_s: float) -> list[Timeline
             runs[event.track] = event
             continue
         end = run.start_s + run.duration_s
-        if event.start_s - end < shortest_s and min(run.duration_s, event.duration_s) < shortest_s:
+        if event.start_s - end < shortest_s and run.duration_s < shortest_s:
             alike = run.category == event.category
             runs[event.track] = replace(
                 run,

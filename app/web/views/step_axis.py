@@ -31,7 +31,13 @@ def step_axis(plan: Plan, objective: Objective) -> Drawing:
 
     bottom = _TOP + _ROW * (len(rows) + 1 + bool(losers))
     lines = [Line(at(step), _TOP, at(step), bottom, "limit-line plan-line")]
-    words = [Words(_LEFT - 8, _TOP + 15, "this plan", "strong-word", "end")]
+    is_right = at(step) > (_WIDTH + _LEFT) / 2
+    words = [
+        Words(_LEFT - 8, _TOP + 15, "this plan", "strong-word", "end"),
+        Words(
+            at(step) + (-10 if is_right else 10), _TOP + 15, seconds(step), anchor="end" if is_right else "start"
+        ),
+    ]
     boxes = [
         Box(at(step) - _DIAMOND / 2, _TOP + 6, _DIAMOND, _DIAMOND, "dot-plan", f"this plan: {seconds(step)} a step")
     ]
