@@ -149,7 +149,7 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 
 def _default(value: object) -> str:
-    return "" if value is PydanticUndefined or value in {None, "", ()} else f"`{value}`"
+    return "" if value is PydanticUndefined or value in (None, "", (), {}) else f"`{value}`"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
