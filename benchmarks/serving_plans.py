@@ -39,7 +39,7 @@ CHAT = ServingWorkload(
     time_to_first_token_s=0.5,
     time_per_output_token_s=0.03,
 )
-OFFLINE = SearchOptions(gap=0.01)
+OPTIONS = SearchOptions(gap=0.01)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|")
     for case in CASES:
         started = time.perf_counter()
-        plan = plan_serving(case.problem, OFFLINE)
+        plan = plan_serving(case.problem, OPTIONS)
         seconds = time.perf_counter() - started
         assert isinstance(plan, ServingPlan), plan
         assert not check_serving_plan(plan, case.problem)

@@ -130,7 +130,7 @@ def _group_rules(group: ReplicaGroup, problem: ServingProblem) -> Iterator[str]:
     ):
         if limit is not None and interval.value > limit * (1 + TOLERANCE):
             yield f"{first} takes {interval.value:g} s for the {what}, the limit is {limit:g} s."
-        if not 0 < interval.low <= interval.value <= interval.high:
+        if not 0 <= interval.low <= interval.value <= interval.high:
             yield f"{first} has an interval of the {what} that its value is not in."
     output = group.requests_per_s * workload.output_tokens
     if not math.isclose(output, group.output_tokens_per_s.value, rel_tol=TOLERANCE):

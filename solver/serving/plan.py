@@ -55,8 +55,10 @@ def plan_serving(
     found = search(problem, site, options, is_cancelled or (lambda: False))
     if found.settled:
         return _plan(problem, options, site, found, provenance)
-    if found.stopped_by is not StopReason.PROVEN:
-        raise SolverFailed(f"no serving plan was seen within {options.time_limit_s:g} s; allow more time")
+    if found.stopped_by in (StopReason.TIME_LIMIT, StopReason.CANCELLED):
+        raise SolverFailed(
+            f"no serving plan was seen before the search was stopped; allow more than {options.time_limit_s:g} s"
+        )
     return refusal_of(problem, site, found, provenance)
 
 

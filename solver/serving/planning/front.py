@@ -20,8 +20,13 @@ MOST_POINTS: Final = 40
 def front_of(
     model: int, prices: Priced, zones: Sequence[Zone], chosen: Sequence[ReplicaGroup]
 ) -> tuple[FrontPoint, ...]:
-    """Points of priced groups that no other beats in both figures, by rising speed, and those of the plan."""
+    """Points of priced groups that no other beats in both figures, by rising speed, and those of the plan.
+
+    None where answers have one token: users see no speed after the first.
+    """
     points, outputs = prices.points, prices.served.workload.output_tokens
+    if outputs == 1:
+        return ()
     gpus = np.array([float(group.gpus) for group in prices.groups])
     throughput = points.requests_per_s * outputs / gpus[points.group]
     rows = _undominated(throughput, 1.0 / points.token_s)

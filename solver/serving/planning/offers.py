@@ -126,7 +126,7 @@ def workers_of(groups: Sequence[Group], zones: Sequence[Zone]) -> list[tuple[int
 def capacities(prices: Priced, groups: IntArray) -> Points:
     """Points of ``groups`` at the highest load within the limits, those that meet them at none marked so.
 
-    Of workloads with a rate: the highest rate of random arrivals; else the most requests in flight.
+    That is the highest rate of random arrivals where the workload has a rate, else the most requests in flight.
     """
     assert prices.cases is not None  # there are groups
     served, cases = prices.served, take_cases(prices.cases, groups)

@@ -27,7 +27,7 @@ LEVEL_RATIO: Final = 1.15
 BLOCK: Final = 16_384
 """Points priced at once: their arrays stay in the processor's cache."""
 HALVINGS: Final = 12
-"""Of the search for the highest load within the limits: to a four-thousandth."""
+"""Steps of the search for the highest load within the limits: to a four-thousandth."""
 Value = TypeVar("Value")
 
 

@@ -34,7 +34,7 @@ def without_gpus(problem: ServingProblem, provenance: Provenance) -> NoServingPl
 
 
 def refusal_of(problem: ServingProblem, site: Site, found: Found, provenance: Provenance) -> NoServingPlan:
-    """What stands against a plan that the search proved impossible.
+    """What stands against a plan: no group meets the limits, or those that do cannot carry the load.
 
     Raises ``InvalidWorkload`` where pinned degrees leave no worker at all.
     """

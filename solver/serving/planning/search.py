@@ -24,8 +24,9 @@ from solver.serving.planning.islands import Site
 from solver.serving.planning.offers import Priced, demand, offers_of, priced, priced_groups, workers_of
 from solver.serving.planning.placing import place
 from solver.serving.planning.pricing import worker_table
-from solver.serving.planning.program import Offer, Solved, build_program, gpu_tie, read, solve
+from solver.serving.planning.program import Offer, build_program, gpu_tie, read
 from solver.serving.planning.settle import Settled, settle
+from solver.serving.planning.solving import Solved, solve
 from solver.serving.planning.zones import Zone, classes_of, zones_of
 from solver.serving.problem import ServingProblem
 
@@ -68,7 +69,7 @@ def search(problem: ServingProblem, site: Site, options: SearchOptions, is_cance
     solved = _solved(problem, site, zones, nothing.offers, options, left_s())
     if solved.outcome.status is IlpStatus.INFEASIBLE:
         return nothing
-    best = replace(nothing, bound=_bound(problem, site, nothing.offers, solved), stopped_by=StopReason.TIME_LIMIT)
+    best = replace(nothing, bound=_bound(problem, site, nothing.offers, solved), stopped_by=StopReason.WORK_LIMIT)
     best = _better(problem, site, best, zones, nothing.offers, solved)
     if not _is_proven(best, options) and left_s() > 0 and not is_cancelled():
         own_zones = zones_of(site, optimistic=False)
@@ -79,7 +80,9 @@ def search(problem: ServingProblem, site: Site, options: SearchOptions, is_cance
             best = _better(problem, site, best, own_zones, flat, again)
     if is_cancelled():
         return replace(best, stopped_by=StopReason.CANCELLED)
-    return replace(best, stopped_by=StopReason.PROVEN) if _is_proven(best, options) else best
+    if _is_proven(best, options):
+        return replace(best, stopped_by=StopReason.PROVEN)
+    return best if left_s() > 0 else replace(best, stopped_by=StopReason.TIME_LIMIT)
 
 
 def gap_of(objective: float, bound: float) -> float:
@@ -125,10 +128,8 @@ def _better(
     """``best``, or the solution placed where that is sound and better."""
     if solved.outcome.values is None:
         return best
-    classes = classes_of(site.islands, zones)
-    demands = [demand(served, problem.goal) for served in problem.models]
-    program = build_program(offers, demands, zones, classes, problem.goal)
-    placed = place(read(program, offers, solved.outcome.values), offers, classes, site)
+    picked = read(solved.program, offers, solved.outcome.values)
+    placed = place(picked, offers, classes_of(site.islands, zones), site)
     settled = tuple(
         settle(model, served, placed, site, problem.goal) for model, served in enumerate(problem.models)
     )

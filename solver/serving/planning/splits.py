@@ -112,7 +112,7 @@ def _steady(table: WorkerTable, load: FloatArray, *, prefill: float, decode: flo
 
 
 def _best(rates: FloatArray, gpus: IntArray, most: int) -> list[int]:
-    """Of the ``PER_SIZE`` fastest workers of each size, ``most`` with the highest rates a GPU and a smallest."""
+    """The ``most`` highest rates a GPU among the ``PER_SIZE`` fastest workers of each size, and a smallest one."""
     order = np.lexsort((-rates, gpus))
     sizes = gpus[order]
     is_fast = np.ones(len(order), dtype=bool)

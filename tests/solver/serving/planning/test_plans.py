@@ -253,6 +253,13 @@ def test_the_check_sees_what_is_wrong() -> None:
         assert check_serving_plan(changed, given), changed
 
 
+def test_answers_of_one_token_have_no_front() -> None:
+    """Users see no speed after the first token."""
+    plan = sound_plan(problem(nodes(1, gpus=2), served("qwen3-8b", output_tokens=1)))
+    assert plan.front == ()
+    assert plan.tokens_per_s > 0
+
+
 def test_measured_links_are_not_called_estimated() -> None:
     """A plan over two nodes warns of links that nobody measured, and of those alone."""
     hosts = nodes(2)
