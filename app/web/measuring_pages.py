@@ -9,7 +9,7 @@ from typing import Final
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from app.db.status import PlanStatus
+from app.db.status import PlanKind, PlanStatus
 from app.exports.contract import SHELL, ZIP
 from app.exports.options import Options, options_of
 from app.exports.packing import archive
@@ -18,6 +18,7 @@ from app.services import clusters, measuring, plans
 from app.services.errors import NotFound
 from app.services.measuring import Launcher
 from app.services.pagination import MAX_LIMIT
+from app.services.plans import PlanRecord
 from app.web.failures import PageRoute
 from app.web.form import FormProblem
 from app.web.rendering import page
@@ -58,7 +59,7 @@ def what_next(request: Request, name: str) -> Response:
         made = plans.list_plans(session, limit=MAX_LIMIT, status=PlanStatus.SUCCEEDED, cluster_name=record.name)
     choices = [
         ("", "any plan"),
-        *((one.id, f"{(line := plan_line(one)).model}, {line.asked}") for one in made.items),
+        *((one.id, f"{(line := plan_line(one)).model}, {line.asked}") for one in made.items if _is_training(one)),
     ]
     asked, found = _asked(values)
     shown = None
@@ -114,6 +115,11 @@ def _asked(values: Mapping[str, str]) -> tuple[_Asked | None, tuple[FormProblem,
     if found:
         return None, tuple(found)
     return _Asked(values["plan"] or None, numbers["pairs"], numbers["minutes"], options), ()
+
+
+def _is_training(plan: PlanRecord) -> bool:
+    """Whether it is of training: which links a serving plan rests on is not worked out."""
+    return plan.kind is PlanKind.TRAINING
 
 
 def _plan(request: Request, name: str, asked: _Asked) -> MeasuringPlan:

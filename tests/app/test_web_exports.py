@@ -42,6 +42,7 @@ OTHERS: Final = {
     "cpus_per_gpu": "12",
     "cpu_bind": "cores",
     "model_path": "/other/model",
+    "draft_path": "/other/draft",
 }
 
 
