@@ -180,8 +180,8 @@ def serving_proof(plan: ServingPlan) -> ServingProof:
     over = certificate.groups_over_limits
     missed = f", {count(over)} of them within the limits at none" if over else ""
     counted = (
-        f"{shapes} on these kinds of GPUs and links, {count(certificate.shapes_too_large)} too large; {groups} priced "
-        f"at {plural(certificate.operating_points, 'load')}{missed}."
+        f"{shapes} on these kinds of GPUs and links, {count(certificate.shapes_too_large)} too large; {groups} "
+        f"priced at {plural(certificate.operating_points, 'load')}{missed}."
     )
     return ServingProof(
         verdict=verdict,
