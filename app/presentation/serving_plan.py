@@ -138,7 +138,7 @@ def headline(plan: ServingPlan) -> Pairs:
     for each in plan.figures:
         name = f", {plan.models[each.model].architecture.name}" if several else ""
         rows.append((f"requests{name}", f"{each.requests_per_s:,.3g} a second, {each.concurrency:,.4g} in flight"))
-        rows.append((f"room to grow{name}", f"{each.most_requests_per_s:,.3g} requests a second within the limits"))
+        rows.append((f"room to grow{name}", f"{each.most_requests_per_s:,.3g} requests a second at most"))
         if several:
             rows.append((f"output{name}", rate_words(each.output_tokens_per_s)))
     rows.append(("GPUs used", count(plan.gpus)))
@@ -177,10 +177,11 @@ def serving_proof(plan: ServingPlan) -> ServingProof:
         else f"At most {better} from the best: no plan of this search space is better by more."
     )
     shapes, groups = plural(certificate.shapes, "worker shape"), plural(certificate.groups, "group")
+    over = certificate.groups_over_limits
+    missed = f", {count(over)} of them within the limits at none" if over else ""
     counted = (
         f"{shapes} on these kinds of GPUs and links, {count(certificate.shapes_too_large)} too large; {groups} "
-        f"priced at {plural(certificate.operating_points, 'load')}, {count(certificate.groups_over_limits)} of "
-        "them within the limits at none."
+        f"priced at {plural(certificate.operating_points, 'load')}{missed}."
     )
     return ServingProof(
         verdict=verdict,
