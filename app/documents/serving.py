@@ -99,10 +99,11 @@ class ServingWorkloadDocument(Document):
     limit_percentile: Annotated[float, Field(strict=True, ge=0.5, lt=1, allow_inf_nan=False)] | None = Field(
         None, description="Share of the requests that the limits hold for; absent: for their means.", examples=[0.9]
     )
-    objective: ServingObjective = Field(
-        _GOAL.objective,
-        description="Of plans: what to make as large (throughput, goodput) or small (gpus, cost, power) as can be.",
-        examples=["throughput"],
+    objective: ServingObjective | None = Field(
+        None,
+        description="Quantity that a plan makes as large (throughput, goodput) or as small (gpus, cost, power) as "
+        "can be; absent: gpus where a latency is limited, else throughput.",
+        examples=["gpus"],
     )
     modes: Annotated[list[ServingMode], Field(max_length=len(ServingMode))] = Field(
         list(_GOAL.modes),
@@ -148,13 +149,19 @@ class ServingWorkloadDocument(Document):
     def to_goal(self) -> ServingGoal:
         """What a plan is to reach, and with what; raises ``InvalidWorkload``."""
         return ServingGoal(
-            objective=self.objective,
+            objective=self.objective or self._usual_objective,
             modes=tuple(dict.fromkeys(self.modes)),
             max_gpus=self.max_gpus,
             max_power_watts=self.max_power_watts,
             avoid_nodes=tuple(self.avoid_nodes),
             pinned=dict(self.pinned),
         )
+
+    @property
+    def _usual_objective(self) -> ServingObjective:
+        """Faster answers than the limits ask for are worth no GPUs; without limits there is nothing to stop at."""
+        is_limited = self.time_to_first_token_ms is not None or self.time_per_output_token_ms is not None
+        return ServingObjective.GPUS if is_limited else ServingObjective.THROUGHPUT
 
     def served(self, architecture: Architecture) -> ServedModel:
         """The model with these requests; raises ``InvalidWorkload``."""

@@ -16,7 +16,7 @@ from app.web.form import FormProblem, Typed, number, options_data, sentence_of
 from cluster_models.errors import InvalidInput
 from cluster_models.serving import CacheFormat, WeightFormat
 from cluster_models.serving_engines import DEFAULT_ENGINE, serving_engines
-from cluster_models.serving_goal import PINNABLE, ServingGoal, ServingMode, ServingObjective
+from cluster_models.serving_goal import PINNABLE, ServingMode, ServingObjective
 
 _NUMBERS: Final = {
     "input_tokens": "Prompt, tokens",
@@ -65,6 +65,7 @@ CHOICES: Final[Mapping[str, Options]] = {
         (ServingMode.SPLIT.value, "prefill apart from decode"),
     ),
     "objective": (
+        ("", "fewest GPUs within the limits, or most tokens where there are none"),
         (ServingObjective.THROUGHPUT.value, "most tokens a second for this load"),
         (ServingObjective.GOODPUT.value, "most tokens a second at whatever load the limits allow"),
         (ServingObjective.GPUS.value, "fewest GPUs for this load"),
@@ -79,7 +80,6 @@ def blank_serving(*, time_limit_s: float) -> Typed:
     return dict.fromkeys(LABELS, "") | {
         "weights": WeightFormat.BF16.value,
         "engine": DEFAULT_ENGINE.name,
-        "objective": ServingGoal().objective.value,
         "modes": tuple(mode.value for mode in ServingMode),
         "time_limit_s": f"{time_limit_s:g}",
         "effort": "1",
