@@ -177,8 +177,10 @@ def improve_placement(
     order = best = _complete(start, problem.nodes)
     judged = _judged(problem, best)
     length = max(1, min(moves, GATHERED_MOVES_PER_SLOT * problem.slots))
+    if problem.nodes == 1:  # a move needs two
+        return Found(best[: problem.slots].copy(), judged[1], judged[0])
     first_s = _first_temperature_s(known.tables, order, next(seeds))
-    for _ in range(moves // length if problem.nodes > 1 else 0):
+    for _ in range(moves // length):
         line = int(random.integers(sum(cells.shape[:2])))
         slots = cells[:, line - len(cells)] if line >= len(cells) else cells[line]
         order = _gathered(best, np.unique(slots[slots >= 0]), both_s[int(random.integers(problem.nodes))])
