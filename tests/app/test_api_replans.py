@@ -12,8 +12,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.db.engine import transaction
+from app.db.tenancy import for_tenant
 from app.services import running_jobs
-from app.settings import Role
+from app.settings import DEFAULT_TENANT, Role
 from cluster_models.recovery import RecoveryAction
 from tests.app.api_client import API, running
 from tests.app.failure_bodies import SITE, failed, holders, store_cluster, store_site
@@ -33,7 +34,9 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 
 def _propose(client: TestClient, replan_id: str, first: str, second: str) -> None:
     """Let the solver's answer be that job ``a`` moves to these nodes."""
-    with transaction(client.app.state.service.sessions) as session:  # type: ignore[attr-defined]  # Starlette's
+    service = client.app.state.service  # type: ignore[attr-defined]  # Starlette's
+    sessions = for_tenant(service.sessions, DEFAULT_TENANT)
+    with transaction(sessions) as session:
         jobs = [running_jobs.get_job(session, reference=CLUSTER, job=name) for name in ("a", "b")]
         decision = decided({jobs[0]: (RecoveryAction.SWAP, plan_on(first, second))}, untouched=jobs[1:])
         solved(session, replan_id, decision, at_s=LATE_S)
