@@ -197,7 +197,7 @@ def _json_of_job(job: RunningJob) -> dict[str, object]:
         "plan": _json(PlanDocument.from_plan(job.plan, timeline=False)),
         "is_running": True,
         "weight": job.weight,
-        "recovery": _json(RecoveryDocument.from_recovery(job.recovery)),
+        "recovery": _json(RecoveryDocument.from_value(job.recovery)),
     }
 
 

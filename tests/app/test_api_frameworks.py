@@ -81,6 +81,7 @@ def test_the_same_plan_comes_through_every_door(
         Path(f"{name}.yaml").write_text(text)
     Path("configuration.json").write_text(json.dumps(CONFIGURATION))
     Path("slow.json").write_text(json.dumps(document))
+    capsys.readouterr()
     command = ["predict", "--cluster", "cluster.yaml", "--model", "llama-3-8b", "--workload", "workload.yaml"]
     options = ["--calibration", "slow.json", "--framework-file", "ours.yaml", "--json"]
     assert main([*command, "--configuration", "configuration.json", *options]) == 0

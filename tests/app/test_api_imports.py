@@ -35,6 +35,7 @@ def rows(database_url: str) -> dict[str, int]:
         counts = {
             name: connection.scalar(select(func.count()).select_from(table)) or 0
             for name, table in Base.metadata.tables.items()
+            if name != "audit_log"  # says that somebody asked
         }
     engine.dispose()
     return counts

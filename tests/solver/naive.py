@@ -45,6 +45,8 @@ class NaiveStep:
         self.micro_batches = candidate.placement.schedule.micro_batches
         self.blocking = candidate.placement.schedule.blocking
         self.group = candidate.placement.schedule.group
+        first_rank = candidate.placement.schedule.events.backward[candidate.placement.schedule.rank == 0]
+        self.all_forwards_first = not first_rank[: len(first_rank) // 2].any()
         self.tail_s = float(self.costs.tail_transfers[0]) * self.fabric.latency_s
         self.passes = float(self.costs.reduce_passes[0]), float(self.costs.gather_passes[0])
         self.cells = self._cells(int(batch.tensor[0] * batch.context[0]), ORDER_CODES[int(batch.rank_order[0])])
@@ -101,6 +103,7 @@ class NaiveStep:
             lambda kind, rank: delay[kind, rank],
             group=self.group,
             blocking=self.blocking,
+            all_forwards_first=self.all_forwards_first,
         )
         return [
             max(end for (_, chunk, _), end in ends.items() if chunk % self.pipeline == p)

@@ -66,12 +66,17 @@ def event_ends(
     *,
     group: int | None = None,
     blocking: bool = False,
+    all_forwards_first: bool = False,
 ) -> dict[Event, float]:
     """When every event ends; ``duration(kind, chunk)`` and ``delay(kind, sending rank)`` in seconds.
 
-    ``group`` as for ``work_of_rank``; ``blocking``: a rank goes on only when what it sent has arrived.
+    ``group`` and ``all_forwards_first`` as for ``work_of_rank``; ``blocking``: a rank goes on only
+    when what it sent has arrived.
     """
-    queues = [work_of_rank(pipeline, virtual, micro_batches, rank, group) for rank in range(pipeline)]
+    queues = [
+        work_of_rank(pipeline, virtual, micro_batches, rank, group, all_forwards_first=all_forwards_first)
+        for rank in range(pipeline)
+    ]
     free_at = [0.0] * pipeline
     ends: dict[Event, float] = {}
     last_chunk = pipeline * virtual - 1
