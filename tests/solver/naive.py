@@ -45,8 +45,9 @@ class NaiveStep:
         self.micro_batches = candidate.placement.schedule.micro_batches
         self.blocking = candidate.placement.schedule.blocking
         self.group = candidate.placement.schedule.group
-        first_rank = candidate.placement.schedule.events.backward[candidate.placement.schedule.rank == 0]
-        self.all_forwards_first = not first_rank[: len(first_rank) // 2].any()
+        on_last = candidate.placement.schedule.rank == self.pipeline - 1
+        is_backward = candidate.placement.schedule.events.backward[on_last]
+        self.all_forwards_first = not is_backward[: len(is_backward) // 2].any()
         self.tail_s = float(self.costs.tail_transfers[0]) * self.fabric.latency_s
         self.passes = float(self.costs.reduce_passes[0]), float(self.costs.gather_passes[0])
         self.cells = self._cells(int(batch.tensor[0] * batch.context[0]), ORDER_CODES[int(batch.rank_order[0])])
