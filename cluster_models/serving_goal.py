@@ -1,4 +1,4 @@
-"""What a serving plan is made for: models with their requests, an objective, and what may be used."""
+"""Goal of a serving plan: models with their requests, an objective, and the means."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ServingMode(StrEnum):
 
 
 class ServingObjective(StrEnum):
-    """What a serving plan makes as large or as small as it can, within the limits of the workloads."""
+    """Quantity that a serving plan makes as large or as small as it can, within the limits of the workloads."""
 
     THROUGHPUT = "throughput"
     """Most output tokens a second with exactly ``concurrency`` requests in flight; of a workload with
@@ -67,7 +67,7 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True)
 class ServingGoal:
-    """What the planner is to reach, and what it may use.
+    """Goal of the planner, and the means that it may use.
 
     ``modes`` are those it may choose from; ``pinned`` gives degrees of all workers one value (``PINNABLE``).
     ``max_power_watts`` limits the data-sheet power of the GPUs used.

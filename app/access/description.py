@@ -1,4 +1,4 @@
-"""What the description of the API says of access: keys, and the scope of each operation."""
+"""Access in the description of the API: keys, and the scope of each operation."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from app.access.principals import Scope
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """What a caller needs: one scope, or nothing at all.  ``changes``: the audit log tells of its use."""
+    """Right that a route asks for: one scope, or nothing at all.  ``changes``: the audit log tells of its use."""
 
     scope: Scope | None
     changes: bool = False

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class PlanKind(StrEnum):
-    """What a plan is for."""
+    """Purpose of a plan."""
 
     TRAINING = "training"
     SERVING = "serving"

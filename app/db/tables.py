@@ -184,7 +184,7 @@ class PlanRow(Owned, Base):
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     kind: Mapped[str] = mapped_column(String(20), server_default=PlanKind.TRAINING)
-    """What it is for: problem and result are values of this kind."""
+    """Kind of plan, of which problem and result are values."""
     status: Mapped[str] = mapped_column(String(20), default=PlanStatus.QUEUED)
     snapshot_id: Mapped[str] = mapped_column(String(80))
     cluster_name: Mapped[str] = mapped_column(String(200))

@@ -147,7 +147,7 @@ class ServingWorkloadDocument(Document):
         )
 
     def to_goal(self) -> ServingGoal:
-        """What a plan is to reach, and with what; raises ``InvalidWorkload``."""
+        """Goal of a plan, and the means that it may use; raises ``InvalidWorkload``."""
         return ServingGoal(
             objective=self.objective or self._usual_objective,
             modes=tuple(dict.fromkeys(self.modes)),

@@ -26,7 +26,7 @@ def all_refusals(file: FileAnswer) -> list[RefusalAnswer]:
 
 
 def with_remedy(sentence: str, remedy: str) -> str:
-    """What is wrong, and what to do about it where something can be done."""
+    """A problem with its remedy, where there is one."""
     return f"{sentence.rstrip('.')}; {remedy}" if remedy else sentence
 
 

@@ -15,7 +15,7 @@ MOST_THINGS: Final = 3
 
 
 def subject(plan: Plan, workload: TrainingWorkload) -> str:
-    """What the plan was asked for: "8,192 tokens x 512 sequences, bf16, 136 GPUs"."""
+    """Request of the plan: "8,192 tokens x 512 sequences, bf16, 136 GPUs"."""
     return (
         f"{count(workload.sequence_length)} tokens x {count(workload.global_batch)} sequences, "
         f"{workload.precision}, {plural(plan.configuration.degrees.gpus, 'GPU')}"

@@ -129,7 +129,7 @@ def source_words(name: str) -> str:
 
 
 def condition_notes(each: Condition, now: datetime) -> str:
-    """What is known of a part that is not well beside its state."""
+    """Facts about a part that is not well, beside its state."""
     notes = [each.code, each.text]
     if each.compute_slowdown > 1:
         notes.append(f"computes {each.compute_slowdown:.3g} times as long")
@@ -145,7 +145,7 @@ def condition_notes(each: Condition, now: datetime) -> str:
 
 
 def event_notes(each: EventRecord) -> str:
-    """What a report says beside the state of its part."""
+    """Details of a report beside the state of its part."""
     event = each.event
     leave = f"by {moment(event.leave_by)}" if event.leave_by else ""
     again = f"came {each.repeats + 1} times" if each.repeats else ""

@@ -21,7 +21,7 @@ class Step:
 
 
 def steps(decision: BatchDecision, before: Mapping[str, Plan]) -> list[Step]:
-    """What to do, in this order; ``before`` are the plans by which jobs ran, by job id.
+    """Steps to take, in this order; ``before`` are the plans by which jobs ran, by job id.
 
     Everything that changes is stopped before anything is started: nodes may go from one job to another.
     """

@@ -21,7 +21,7 @@ ACTION_VERBS: Final[Mapping[RecoveryAction, str]] = {
     RecoveryAction.WAIT: "waits",
     RecoveryAction.PAUSE: "pauses",
 }
-"""What one job does; ``verb`` has the form for several."""
+"""Action of one job; ``verb`` has the form for several."""
 _STOPPED: Final = {
     StopReason.TIME_LIMIT: "The search ended because its time was used up; a longer one may find better.",
     StopReason.WORK_LIMIT: "The search ended because its work budget was used up; a larger effort may find better.",
@@ -31,7 +31,7 @@ _TOO_SMALL_TO_SAY: Final = 5e-5
 
 
 class Judged(Protocol):
-    """What a decision and its summary share."""
+    """Figures that a decision and its summary share."""
 
     @property
     def spares_used(self) -> Collection[str]:
@@ -47,7 +47,7 @@ class Judged(Protocol):
 
     @property
     def stopped_by(self) -> str:
-        """What ended the search."""
+        """Reason for which the search ended."""
 
     @property
     def fallback(self) -> bool:
@@ -67,7 +67,7 @@ def explanation(decision: Judged, actions: Collection[tuple[str, RecoveryAction]
 
 
 def verb(action: RecoveryAction, jobs: int) -> str:
-    """What one job or several do."""
+    """Action of one job or several in words."""
     first, _, rest = ACTION_VERBS[action].partition(" ")
     return f"{first if jobs == 1 else first.removesuffix('s')} {rest}".rstrip()
 

@@ -52,7 +52,7 @@ def free_nodes(session: Session, *, replan: ReplanRecord, now: datetime) -> tupl
 
 
 def answer_with_free_nodes(sessions: SessionFactory, *, replan_id: str, now: datetime) -> WithFreeNodes:
-    """What would be done with them, worked out without a search; raises ``Conflict`` where there are none."""
+    """The safe answer with the free nodes as spares; raises ``Conflict`` where there are none."""
     with transaction(sessions) as session:  # the cluster may be frozen for the first time
         replan = replans.get_replan(session, replan_id=replan_id)
         nodes = free_nodes(session, replan=replan, now=now)

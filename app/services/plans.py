@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from pydantic import BaseModel
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session, undefer
 
@@ -114,7 +116,12 @@ def submit_plan(
     def make() -> str:
         return create_plan(session, problem=make_problem(session, request=request), options=options)
 
-    keyed = idempotency.keyed("plan", idempotency_key, request)
+    return submit_once(session, request, idempotency_key, make)
+
+
+def submit_once(session: Session, request: BaseModel, key: str | None, make: Callable[[], str]) -> str:
+    """Id of the plan of any kind that ``make`` stores, or that the same request under the key stored before."""
+    keyed = idempotency.keyed("plan", key, request)
     return idempotency.once(session, keyed, make=make, find=lambda plan_id: _row(session, plan_id))
 
 

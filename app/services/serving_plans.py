@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from app.db.status import PlanKind, PlanStatus
 from app.serialization import jsonable, load
-from app.services import idempotency, models, plans, snapshots
+from app.services import models, plans, snapshots
 from app.services.field_paths import errors_under
 from app.services.planning_problems import requested_snapshot, search_options
 from app.services.requests import ServingPlanRequest
@@ -34,10 +34,7 @@ def submit_serving_plan(
     def make() -> str:
         return create_serving_plan(session, problem=requested_problem(session, request=request), options=options)
 
-    keyed = idempotency.keyed("plan", idempotency_key, request)
-    return idempotency.once(
-        session, keyed, make=make, find=lambda plan_id: plans.get_plan(session, plan_id=plan_id)
-    )
+    return plans.submit_once(session, request, idempotency_key, make)
 
 
 def requested_problem(session: Session, *, request: ServingPlanRequest) -> ServingProblem:

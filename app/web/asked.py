@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from app.documents.calibration import CalibrationDocument
@@ -33,16 +33,21 @@ D = TypeVar("D", bound=Document)
 
 def plan_request(values: Typed) -> PlanRequest:
     """The request for a plan that the form spells; raises ``InvalidDocument``."""
+    return PlanRequest(**read_parts(values, _PARTS))
+
+
+def read_parts(values: Typed, readers: Mapping[str, Callable[[Typed], object]]) -> dict[str, Any]:
+    """Every part of a form by its reader; raises ``InvalidDocument`` with the problems of all parts."""
     parts: dict[str, Any] = {}
     problems: list[FieldProblem] = []
-    for name, read in _PARTS.items():
+    for name, read in readers.items():
         try:
             parts[name] = read(values)
         except InvalidInput as error:
             problems += problems_of(error)
     if problems:
         raise InvalidDocument(problems)
-    return PlanRequest(**parts)
+    return parts
 
 
 def calibration_parts(values: Typed) -> dict[str, Any]:

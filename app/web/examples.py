@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from app.documents.reading import parse_text
+from app.web.form import Typed
 
 _FOLDERS: Final = (Path(__file__).parents[2] / "examples", Path("/usr/share/meshwright/examples"))
 """Beside the packages in a checkout; where the container image puts them."""
@@ -48,6 +51,17 @@ def _of_models(models: Iterable[str], prefix: str) -> Iterator[Example]:
 def serving_examples(models: Iterable[str]) -> tuple[Example, ...]:
     """Every shipped workload of serving, called ``serving-MODEL-...``, on every shipped cluster."""
     return tuple(_of_models(models, "serving-"))
+
+
+def with_example(
+    values: Typed, known: Iterable[Example], name: str, fill: Callable[[Typed, Mapping[str, Any]], Typed]
+) -> Typed:
+    """The texts of a form with the example of that name in place, its workload by ``fill``; unchanged without."""
+    for example in known:
+        if example.name == name and example.workload is not None:
+            values = fill(values, parse_text(example.workload.read_text("utf-8"), what="workload"))
+            values |= {"cluster_text": example.cluster.read_text("utf-8"), "model": example.model}
+    return values
 
 
 @cache

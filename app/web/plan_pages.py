@@ -17,7 +17,7 @@ from app.db.engine import transaction
 from app.db.status import PlanKind
 from app.documents.cluster import ClusterDocument
 from app.documents.model import ModelDocument
-from app.documents.reading import parse_text, problems_of
+from app.documents.reading import problems_of
 from app.documents.workload import WorkloadDocument
 from app.exports.options import options_of
 from app.resources import Service, service_of
@@ -26,7 +26,7 @@ from app.services.errors import NotFound
 from app.services.pagination import MAX_LIMIT
 from app.web.asked import plan_request
 from app.web.choices import choices, shipped_frameworks
-from app.web.examples import plan_examples
+from app.web.examples import plan_examples, with_example
 from app.web.failures import PageRoute
 from app.web.form import (
     FormProblem,
@@ -101,11 +101,7 @@ def new_plan(
             values |= asked_routing(session, statistics)
         if again:
             values = _asked_before(session, values, again)
-        for known in plan_examples(catalogue_models()):
-            if known.name == example and known.workload is not None:
-                text = known.workload.read_text("utf-8")
-                values = filled(values, parse_text(text, what="workload"))
-                values |= {"cluster_text": known.cluster.read_text("utf-8"), "model": known.model}
+        values = with_example(values, plan_examples(catalogue_models()), example, filled)
         return _form(request, session, values, ())
 
 

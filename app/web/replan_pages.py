@@ -78,7 +78,7 @@ def replan_progress(request: Request, replan_id: str, seen: str = "") -> Respons
 
 @router.get("/replans/{replan_id}/free-nodes")
 def with_free_nodes(request: Request, replan_id: str) -> Response:
-    """What would be done if the free nodes were spares too, with the button that makes them so."""
+    """Decision as it would be with the free nodes as spares, with the button that makes them so."""
     service = service_of(request)
     answer = free_nodes.answer_with_free_nodes(service.sessions, replan_id=replan_id, now=datetime.now(UTC))
     with service.read_sessions() as session:

@@ -6,14 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from app.documents.reading import Document, FieldProblem, InvalidDocument, parse_text, problems_of, read_document
+from app.documents.reading import Document, FieldProblem, parse_text, read_document
 from app.documents.serving import ServingWorkloadDocument
 from app.services.field_paths import errors_under
 from app.services.requests import OptionsDocument, ServedModelRequest, ServingPlanRequest
-from app.web.asked import asked_cluster, asked_model
+from app.web.asked import asked_cluster, asked_model, read_parts
 from app.web.choices import Options
 from app.web.form import FormProblem, Typed, number, options_data, sentence_of
-from cluster_models.errors import InvalidInput
 from cluster_models.serving import CacheFormat, WeightFormat
 from cluster_models.serving_engines import DEFAULT_ENGINE, serving_engines
 from cluster_models.serving_goal import PINNABLE, ServingMode, ServingObjective
@@ -104,16 +103,7 @@ def filled_serving(values: Typed, workload: Mapping[str, Any]) -> Typed:
 
 def serving_request(values: Typed) -> ServingPlanRequest:
     """The request that the form spells; raises ``InvalidDocument`` with the problems of all parts."""
-    parts: dict[str, Any] = {}
-    problems: list[FieldProblem] = []
-    for name, read in _PARTS.items():
-        try:
-            parts[name] = read(values)
-        except InvalidInput as error:
-            problems += problems_of(error)
-    if problems:
-        raise InvalidDocument(problems)
-    return ServingPlanRequest(**parts)
+    return ServingPlanRequest(**read_parts(values, _PARTS))
 
 
 def workload_data(values: Typed) -> dict[str, Any]:

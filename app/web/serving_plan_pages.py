@@ -14,7 +14,7 @@ from starlette.datastructures import FormData
 from app.db.engine import transaction
 from app.documents.cluster import ClusterDocument
 from app.documents.model import ModelDocument
-from app.documents.reading import parse_text, problems_of
+from app.documents.reading import problems_of
 from app.documents.serving import ServingWorkloadDocument
 from app.exports.options import options_of
 from app.presentation.serving_refusal import nothing_serves
@@ -24,7 +24,7 @@ from app.services.errors import NotFound
 from app.services.pagination import MAX_LIMIT
 from app.services.plans import PlanRecord
 from app.web.choices import pasted_or
-from app.web.examples import serving_examples
+from app.web.examples import serving_examples, with_example
 from app.web.failures import PageRoute
 from app.web.form import FormProblem, Typed, typed
 from app.web.origin import sent_form
@@ -59,11 +59,7 @@ def new_serving_plan(request: Request, example: str = "", cluster: str = "", aga
     with service.read_sessions() as session:
         if again:
             values = _asked_before(session, values, again)
-        for known in serving_examples(catalogue_models()):
-            if known.name == example and known.workload is not None:
-                text = known.workload.read_text("utf-8")
-                values = filled_serving(values, parse_text(text, what="workload"))
-                values |= {"cluster_text": known.cluster.read_text("utf-8"), "model": known.model}
+        values = with_example(values, serving_examples(catalogue_models()), example, filled_serving)
         return _form(request, session, values, ())
 
 

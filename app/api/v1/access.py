@@ -1,4 +1,4 @@
-"""What the caller may do."""
+"""Scopes and tenant of the caller."""
 
 from __future__ import annotations
 

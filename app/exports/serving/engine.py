@@ -48,7 +48,7 @@ def check_flags(server: Server, given: Iterable[Flag]) -> None:
 
 
 def weight_remarks(server: Server) -> list[str]:
-    """What the checkpoint must be, where an argument alone does not make the planned format."""
+    """Demand on the checkpoint, where an argument alone does not make the planned format."""
     workload, model = server.served.workload, server.served.architecture
     attention = workload.attention_format(model)
     if workload.weights is WeightFormat.BF16:
