@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit as student_quantile
 
 from solver.candidates import FloatArray
 from solver.fitting.beliefs import Belief
@@ -124,7 +124,7 @@ def chosen(trials: Sequence[Trial]) -> Trial:
     for trial in trials[1:]:
         gains = _counted(taken.held_out) - _counted(trial.held_out)
         error = gains.std(ddof=1) / math.sqrt(len(gains))
-        if gains.mean() > student.ppf(SURELY, len(gains) - 1) * error:
+        if gains.mean() > student_quantile(len(gains) - 1, SURELY) * error:
             taken = trial
     return taken
 

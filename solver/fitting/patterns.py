@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy.stats import mannwhitneyu
 
 from cluster_models.training_run import TrainingRun
 from cluster_models.workload import Recompute
@@ -211,4 +210,7 @@ def _thresholds(column: FloatArray) -> list[float]:
 
 
 def _chance(slower: FloatArray, upper: BoolArray) -> float:
+    # Imported late: it takes a third of a second, and a service that fits nothing has no use for it.
+    from scipy.stats import mannwhitneyu  # noqa: PLC0415
+
     return float(mannwhitneyu(slower[upper], slower[~upper]).pvalue)
