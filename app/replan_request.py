@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.serialization import load
-from cluster_models.fitted import FittedParameters
-from cluster_models.health_events import HealthEvent
-from cluster_models.plan import Plan
-from cluster_models.running import RecoveryPolicy, RunningJob
-from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.calibration.fitted import FittedParameters
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.health.events import HealthEvent
+from cluster_models.jobs.running import RecoveryPolicy, RunningJob
+from cluster_models.training.plan import Plan
 from solver.replanning.problem import SPARE_WORTH_SHARE, ReplanOptions, ReplanProblem
 
 

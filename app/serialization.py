@@ -15,9 +15,9 @@ from typing import Any, Final, TypeVar
 from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
-from cluster_models.measurements import Sample
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import Cluster
+from cluster_models.cluster.measurements import Sample
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Cluster
 
 T = TypeVar("T")
 

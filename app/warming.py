@@ -18,15 +18,15 @@ import structlog
 from app.replan_request import ReplanRequest
 from app.serialization import jsonable
 from app.services.safe_answers import work_out
-from cluster_models.catalogue import gpu_kinds
-from cluster_models.model_catalogue import catalogue_model
-from cluster_models.plan import Configuration, Degrees, Plan, RankOrder
-from cluster_models.recovery import BatchDecision
-from cluster_models.running import RecoveryPolicy
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import Cluster, NicGroup, Node, NodeState
+from cluster_models.cluster.catalogue import gpu_kinds
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Cluster, NicGroup, Node, NodeState
+from cluster_models.jobs.recovery import BatchDecision
+from cluster_models.jobs.running import RecoveryPolicy
+from cluster_models.model.catalogue import catalogue_model
+from cluster_models.training.plan import Configuration, Degrees, Plan, RankOrder
+from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from cluster_models.units import GBIT
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 
 _GPU_KIND: Final = "H100-SXM5-80GB"
 _MODEL: Final = "llama-3-8b"

@@ -25,8 +25,8 @@ from benchmarks.measured import Measured, runs_of, with_doubts
 from benchmarks.rows import rows_of, text
 from benchmarks.scores import Score, grouped, missed_aims
 from benchmarks.sweeps import SweepScore, SweepSummary, summary, sweep_scores
+from cluster_models.training.workload import TrainingWorkload
 from cluster_models.units import GIB
-from cluster_models.workload import TrainingWorkload
 from solver.run_memory import predict_counted_memory, predict_fits, predict_peak_memory
 from solver.runs import predict_runs
 

@@ -20,7 +20,7 @@ import numpy as np
 from app.imports.sources import SentFile
 from app.routing.reading import loads_of, read_routing
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
 from solver.experts.chains import chain_experts
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import balancedness

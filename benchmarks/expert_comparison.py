@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.eplb import eplb_global, eplb_hierarchical
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
 from solver.candidates import IntArray
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import balancedness

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.eplb import eplb_global, eplb_hierarchical
 from benchmarks.expert_nodes import SPEEDS, THREADS, choice_of, rates_of, rule_of, warm_up
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
 from solver.candidates import FloatArray, IntArray
 from solver.experts.dispatch import LayerRates, RouterRule, Routing, routing, times_by_choice
 from solver.experts.layout import ExpertLayout

@@ -11,12 +11,12 @@ import numpy as np
 
 from benchmarks.eplb import eplb_global, eplb_hierarchical
 from benchmarks.routing_files import generated
-from cluster_models.architecture import Architecture
-from cluster_models.catalogue import gpu_kind
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidInput
-from cluster_models.gpus import Precision
-from cluster_models.model_catalogue import catalogue_models
-from cluster_models.routing import RoutedWorkload
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.catalogue import catalogue_models
+from cluster_models.routing.counts import RoutedWorkload
 from solver.candidates import IntArray
 from solver.experts.dispatch import (
     LayerRates,

@@ -31,7 +31,7 @@ from benchmarks.chain_comparison import chain_table, compare_chains
 from benchmarks.expert_comparison import compare, page
 from benchmarks.routing_files import generated, read_workloads
 from cluster_models.errors import InvalidInput, MeshwrightError
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import node_local_share
 from solver.experts.place import STEPS, place_experts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cluster_models.fitted import FittedParameters, FittedValue
+from cluster_models.calibration.fitted import FittedParameters, FittedValue
 from solver.costs.calibration import Owner
 from solver.costs.differences import DifferenceError
 from solver.fitting.families import Families

@@ -18,8 +18,8 @@ from typing import Final
 from app.cli.files import read_architecture, read_workload
 from benchmarks.large_clusters import cluster_by_class, measured_cluster
 from benchmarks.speed import MODEL, WORKLOAD
-from cluster_models.plan import Plan
-from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.training.plan import Plan
 from solver.problem import PlanningProblem, SearchOptions
 from solver.search import plan
 

@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from benchmarks.placement_clusters import DEGRADED_ONE_IN, made_up_links
-from cluster_models.catalogue import gpu_kind
-from cluster_models.measurements import Collective, Direction, Sample, SampleStatus
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import Cluster, NicGroup, Node, NodeState
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.measurements import Collective, Direction, Sample, SampleStatus
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Cluster, NicGroup, Node, NodeState
 
 GPU: Final = "H100"
 HOST_GPUS: Final = 8

@@ -28,9 +28,9 @@ from benchmarks.accuracy import OWN_TABLE
 from benchmarks.accuracy_page import percent, table
 from benchmarks.left_out_frameworks import Knowledge, as_unmeasured
 from benchmarks.measured import Measured, measured_runs
+from cluster_models.calibration.fitted import FittedParameters
+from cluster_models.calibration.training_run import TrainingRun
 from cluster_models.errors import InvalidInput
-from cluster_models.fitted import FittedParameters
-from cluster_models.training_run import TrainingRun
 from solver.candidates import FloatArray
 from solver.fitting.own_runs import fit_own_memory, fit_own_steps
 from solver.run_memory import predict_counted_memory

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from benchmarks.measured import Measured
-from cluster_models.fitted import FittedParameters, FittedValue
-from cluster_models.training_run import TrainingRun
+from cluster_models.calibration.fitted import FittedParameters, FittedValue
+from cluster_models.calibration.training_run import TrainingRun
 from solver.costs.calibration import (
     PARAMETERS,
     Owner,

@@ -14,8 +14,8 @@ from typing import Final
 from benchmarks.published import read_run
 from benchmarks.published_frameworks import Month, source_month
 from benchmarks.rows import Row, Skipped, number, read_rows, text
-from cluster_models.flops import AttentionCount, forward_flops_per_token, model_flops_per_token
-from cluster_models.training_run import TrainingRun
+from cluster_models.calibration.training_run import TrainingRun
+from cluster_models.model.flops import AttentionCount, forward_flops_per_token, model_flops_per_token
 from cluster_models.units import TFLOP
 
 DOUBTFUL_ROWS: Final = Path(__file__).parent / "data" / "doubtful.toml"

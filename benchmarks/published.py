@@ -25,12 +25,12 @@ from benchmarks.published_memory import (
 )
 from benchmarks.published_models import read_architecture
 from benchmarks.rows import Assumed, Row, Skipped, number, text, whole
+from cluster_models.calibration.training_run import TrainingRun
+from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidInput
-from cluster_models.frameworks import Framework
-from cluster_models.gpus import Precision
-from cluster_models.plan import Configuration, Degrees, RankOrder
-from cluster_models.training_run import TrainingRun
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from cluster_models.training.frameworks import Framework
+from cluster_models.training.plan import Configuration, Degrees, RankOrder
+from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.run_memory import predict_fits
 
 T = TypeVar("T")

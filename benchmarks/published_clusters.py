@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.rows import Assumed, Row, Skipped, text, whole
-from cluster_models.catalogue import gpu_kind, node_kinds
+from cluster_models.calibration.training_run import NodeGroup
+from cluster_models.cluster.catalogue import gpu_kind, node_kinds
+from cluster_models.cluster.gpus import GpuKind
 from cluster_models.errors import InvalidCluster
-from cluster_models.gpus import GpuKind
-from cluster_models.training_run import NodeGroup
 from cluster_models.units import GBIT
 
 SHORT_NAMES: Final = {

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from benchmarks.rows import Assumed, Row, text
-from cluster_models.frameworks import (
+from cluster_models.training.frameworks import (
     DEFAULT_FRAMEWORK,
     CudaGraphs,
     ExpertBalance,

@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import Final
 
 from benchmarks.rows import Row, Skipped, text
-from cluster_models.architecture import Architecture
-from cluster_models.frameworks import Framework
-from cluster_models.plan import Degrees
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.frameworks import Framework
+from cluster_models.training.plan import Degrees
 from solver.degrees.layout import Layout, filled_stages
 
 ENTRIES_BEFORE: Final = 2

@@ -6,9 +6,9 @@ import re
 from typing import Final
 
 from benchmarks.rows import Row, text, whole
-from cluster_models.frameworks import Framework
-from cluster_models.recompute import MODULES_BY_NAME, ActivationSettings
-from cluster_models.training_run import MemoryCounter
+from cluster_models.calibration.training_run import MemoryCounter
+from cluster_models.training.frameworks import Framework
+from cluster_models.training.recompute import MODULES_BY_NAME, ActivationSettings
 
 COUNTERS: Final = (
     (r"analytical|formula\b.*not an allocator", MemoryCounter.FORMULA),

@@ -8,7 +8,7 @@ from math import gcd
 from typing import Final
 
 from benchmarks.rows import Assumed, Row, Skipped, text, whole
-from cluster_models.architecture import MOST_LAYERS, Architecture, Experts, LatentAttention
+from cluster_models.model.architecture import MOST_LAYERS, Architecture, Experts, LatentAttention
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from scipy.optimize import linear_sum_assignment
 
 from benchmarks.transition_files import read_counted
 from cluster_models.errors import MeshwrightError
-from cluster_models.expert_slots import ExpertSlots
+from cluster_models.training.expert_slots import ExpertSlots
 from solver.experts.layout import ExpertLayout
 from solver.experts.moves import MoveCosts
 from solver.experts.place import place_experts

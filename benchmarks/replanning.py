@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from benchmarks.replanning_cases import KINDS, SMALLER, leaf_lost, one_node_lost
-from cluster_models.recovery import BatchDecision
+from cluster_models.jobs.recovery import BatchDecision
 from solver.replanning.check import check_decision
 from solver.replanning.decide import decide, safe_answer
 from solver.replanning.first_come import first_come

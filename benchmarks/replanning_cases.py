@@ -12,12 +12,12 @@ import numpy as np
 
 from app.cli.files import read_architecture
 from benchmarks.large_clusters import CARDS, GPU, HOST_GPUS, LEAF_NODES, ZONE_LEAVES
-from cluster_models.catalogue import gpu_kind
-from cluster_models.plan import Configuration, Plan
-from cluster_models.running import RecoveryPolicy, RunningJob
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import Cluster, Node, NodeState
-from cluster_models.workload import TrainingWorkload
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Cluster, Node, NodeState
+from cluster_models.jobs.running import RecoveryPolicy, RunningJob
+from cluster_models.training.plan import Configuration, Plan
+from cluster_models.training.workload import TrainingWorkload
 from solver.predict import predict
 from solver.problem import PlanningProblem, SearchOptions
 from solver.replanning.problem import ReplanProblem

@@ -29,7 +29,7 @@ from app.documents.plan import PlanDocument
 from app.documents.running_jobs import RecoveryDocument
 from benchmarks.large_clusters import LEAF_NODES
 from benchmarks.replanning_cases import SMALLER, Crowd, crowd
-from cluster_models.running import RunningJob
+from cluster_models.jobs.running import RunningJob
 from cluster_models.units import MIB
 
 SPARES: Final = 8

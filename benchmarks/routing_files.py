@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from app.routing.reading import loads_of
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
 
 
 def read_workloads(path: Path) -> list[RoutedWorkload]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from benchmarks.rows import Assumed, Skipped
-from cluster_models.architecture import Architecture, Experts, LatentAttention
-from cluster_models.model_catalogue import catalogue_model
+from cluster_models.model.architecture import Architecture, Experts, LatentAttention
+from cluster_models.model.catalogue import catalogue_model
 
 _NAMES: Final = (
     ("deepseek-v4", ""),

@@ -11,13 +11,13 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
-from cluster_models.catalogue import gpu_kind
-from cluster_models.model_catalogue import catalogue_model
-from cluster_models.serving import ServingWorkload, WeightFormat
-from cluster_models.serving_goal import ServedModel, ServingGoal, ServingObjective
-from cluster_models.serving_plan import ServingPlan
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import Cluster, NicGroup, Node
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Cluster, NicGroup, Node
+from cluster_models.model.catalogue import catalogue_model
+from cluster_models.serving.goal import ServedModel, ServingGoal, ServingObjective
+from cluster_models.serving.plan import ServingPlan
+from cluster_models.serving.workload import ServingWorkload, WeightFormat
 from solver.check.serving import check_serving_plan
 from solver.problem import SearchOptions
 from solver.serving.plan import plan_serving

@@ -14,10 +14,10 @@ from typing import Final
 
 from benchmarks.rows import Row, Skipped, text
 from benchmarks.serving_rows import MeasuredServing, measured_run
-from cluster_models.catalogue import gpu_kinds
+from cluster_models.cluster.catalogue import gpu_kinds
 from cluster_models.errors import InvalidInput
-from cluster_models.model_catalogue import catalogue_model
-from cluster_models.serving import MOST_REQUESTS
+from cluster_models.model.catalogue import catalogue_model
+from cluster_models.serving.workload import MOST_REQUESTS
 
 MOST_REPAIRS: Final = 12
 USUAL: Final[Mapping[str, str]] = MappingProxyType(

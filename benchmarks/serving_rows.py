@@ -15,11 +15,12 @@ from typing import Final
 from benchmarks.rows import Assumed, Row, Skipped, number, text, whole
 from benchmarks.serving_models import model_shape
 from benchmarks.serving_workers import configuration_of
-from cluster_models.architecture import Architecture
-from cluster_models.catalogue import gpu_kind
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.gpus import GpuKind
 from cluster_models.errors import InvalidInput
-from cluster_models.gpus import GpuKind
-from cluster_models.serving import (
+from cluster_models.model.architecture import Architecture
+from cluster_models.serving.engines import ServingEngine, serving_engine
+from cluster_models.serving.workload import (
     MOST_REQUESTS,
     CacheFormat,
     ServingConfiguration,
@@ -27,7 +28,6 @@ from cluster_models.serving import (
     Speculation,
     WeightFormat,
 )
-from cluster_models.serving_engines import ServingEngine, serving_engine
 from solver.serving.cases import ServingCase
 from solver.serving.loads import WorkerLinks
 

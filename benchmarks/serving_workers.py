@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from benchmarks.rows import Assumed, Row, Skipped, number, text, whole
-from cluster_models.serving import Pool, ServingConfiguration, Worker
+from cluster_models.serving.workload import Pool, ServingConfiguration, Worker
 
 NODE_GPUS: Final = 8
 USUAL_DECODE_WORKERS: Final = 4

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Final
 
 from app.cli.files import read_architecture, read_snapshot, read_workload
-from cluster_models.catalogue import gpu_kind
-from cluster_models.links import effective_links
-from cluster_models.plan import Configuration, Degrees, Plan, RankOrder
-from cluster_models.training_run import TrainingRun
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from cluster_models.calibration.training_run import TrainingRun
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.links.model import effective_links
+from cluster_models.training.plan import Configuration, Degrees, Plan, RankOrder
+from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.degrees.layout import balanced_layout
 from solver.degrees.priced import price_candidates
 from solver.placement.cluster_fabrics import fabrics

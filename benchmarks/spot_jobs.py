@@ -12,15 +12,15 @@ from typing import Final
 from app.cli.files import read_architecture
 from benchmarks.replanning_cases import Kind
 from benchmarks.spot_traces import SpotEvent
-from cluster_models.catalogue import gpu_kind, node_kind
-from cluster_models.conditions import conditions_of
-from cluster_models.degraded import degraded
-from cluster_models.health_events import Entity, EntityKind, HealthEvent, HealthState
-from cluster_models.plan import Configuration, Plan
-from cluster_models.running import RecoveryPolicy, RunningJob
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import Cluster, Node
-from cluster_models.workload import Choice, TrainingWorkload
+from cluster_models.cluster.catalogue import gpu_kind, node_kind
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Cluster, Node
+from cluster_models.health.conditions import conditions_of
+from cluster_models.health.degraded import degraded
+from cluster_models.health.events import Entity, EntityKind, HealthEvent, HealthState
+from cluster_models.jobs.running import RecoveryPolicy, RunningJob
+from cluster_models.training.plan import Configuration, Plan
+from cluster_models.training.workload import Choice, TrainingWorkload
 from solver.predict import predict
 from solver.problem import PlanningProblem, SearchOptions
 from solver.search import plan

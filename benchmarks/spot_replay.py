@@ -24,8 +24,8 @@ from benchmarks.spot_jobs import KINDS, kinds_for
 from benchmarks.spot_run import Broken, Decide, Run, replay
 from benchmarks.spot_traces import SpotEvent, made_trace, most_at_once, read_trace
 from cluster_models.errors import InvalidInput, MeshwrightError
-from cluster_models.recovery import RecoveryAction
-from cluster_models.running import RecoveryPolicy
+from cluster_models.jobs.recovery import RecoveryAction
+from cluster_models.jobs.running import RecoveryPolicy
 from cluster_models.units import HOUR, TBYTE
 from solver.replanning.decide import decide
 from solver.replanning.first_come import first_come

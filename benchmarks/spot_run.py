@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from benchmarks.replanning_cases import Kind
 from benchmarks.spot_jobs import cluster_at, jobs_on, report_of
 from benchmarks.spot_traces import Batch, SpotEvent, batches
-from cluster_models.plan import StopReason
-from cluster_models.recovery import BatchDecision, JobDecision, RecoveryAction
-from cluster_models.running import RunningJob
+from cluster_models.jobs.recovery import BatchDecision, JobDecision, RecoveryAction
+from cluster_models.jobs.running import RunningJob
+from cluster_models.training.plan import StopReason
 from solver.replanning.check import check_decision, held_after
 from solver.replanning.horizon import expected_quiet_s
 from solver.replanning.problem import ReplanProblem

@@ -20,7 +20,7 @@ import numpy as np
 from app.routing.reading import loads_of
 from benchmarks.routing_files import read_workloads
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import Counts, RoutedWorkload
+from cluster_models.routing.counts import Counts, RoutedWorkload
 from solver.candidates import FloatArray
 from solver.experts.bounds import plain_bound
 from solver.experts.chains import STEPS, Chained, chain_experts

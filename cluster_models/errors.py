@@ -8,7 +8,7 @@
     │   └── InvalidConfiguration
     └── SolverFailed            a solver back end broke; the input was fine
 
-"No plan fits" is not an error but a result (see ``cluster_models.plan.NoPlan``).
+"No plan fits" is not an error but a result (see ``cluster_models.training.plan.NoPlan``).
 """
 
 from __future__ import annotations

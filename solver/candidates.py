@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from cluster_models.plan import Configuration, RankOrder
-from cluster_models.workload import Recompute, Sharding
+from cluster_models.training.plan import Configuration, RankOrder
+from cluster_models.training.workload import Recompute, Sharding
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
+from cluster_models.cluster.topology import Cluster
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.links import effective_links
-from cluster_models.plan import Certificate, Configuration, Plan, StopReason
-from cluster_models.running import RecoveryPolicy
-from cluster_models.topology import Cluster
-from cluster_models.workload import Recompute, Sharding
+from cluster_models.jobs.running import RecoveryPolicy
+from cluster_models.links.model import effective_links
+from cluster_models.training.plan import Certificate, Configuration, Plan, StopReason
+from cluster_models.training.workload import Recompute, Sharding
 from solver.answer.assemble import assemble_plan
 from solver.answer.robustness import Contender, drift_of, robustness
 from solver.answer.survival import survives

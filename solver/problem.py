@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cluster_models.architecture import Architecture
+from cluster_models.calibration.fitted import FittedParameters
+from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidInput
-from cluster_models.fitted import FittedParameters
-from cluster_models.routing import ExpertLoads, loads_of_model
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.workload import TrainingWorkload
+from cluster_models.model.architecture import Architecture
+from cluster_models.routing.counts import ExpertLoads, loads_of_model
+from cluster_models.training.workload import TrainingWorkload
 
 
 class Backend(StrEnum):

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.gpus import GpuKind
+from cluster_models.cluster.gpus import GpuKind
 from solver.candidates import CandidateBatch, IntArray
 from solver.costs.memory import StageMemoryParts
 from solver.costs.step_costs import StepCosts

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.fitted import FittedParameters
-from cluster_models.gpus import GpuKind
-from cluster_models.training_run import MemoryCounter, TrainingRun
+from cluster_models.calibration.fitted import FittedParameters
+from cluster_models.calibration.training_run import MemoryCounter, TrainingRun
+from cluster_models.cluster.gpus import GpuKind
 from solver.candidates import FloatArray, batch_of
 from solver.costs.activations import layer_activations
 from solver.costs.calibration import calibration_of

@@ -13,10 +13,10 @@ from functools import reduce
 
 import numpy as np
 
-from cluster_models.fitted import FittedParameters
-from cluster_models.gpus import GpuKind
-from cluster_models.interleaving import micro_batch_group, runs_all_forwards_first
-from cluster_models.training_run import TrainingRun
+from cluster_models.calibration.fitted import FittedParameters
+from cluster_models.calibration.training_run import TrainingRun
+from cluster_models.cluster.gpus import GpuKind
+from cluster_models.training.interleaving import micro_batch_group, runs_all_forwards_first
 from solver.candidates import CandidateBatch, FloatArray, batch_of
 from solver.costs.calibration import calibration_of
 from solver.costs.local_sizes import local_sizes

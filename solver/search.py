@@ -16,9 +16,9 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.links import LinkModel, effective_links
-from cluster_models.plan import NoPlan, Plan, StopReason
-from cluster_models.workload import Choice
+from cluster_models.links.model import LinkModel, effective_links
+from cluster_models.training.plan import NoPlan, Plan, StopReason
+from cluster_models.training.workload import Choice
 from solver.answer.alternatives import place_runners_up
 from solver.answer.choice import MOST_GIVEN_UP, choose
 from solver.answer.conclusion import conclude, describe

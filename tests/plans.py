@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from cluster_models.architecture import Architecture
-from cluster_models.catalogue import gpu_kinds
-from cluster_models.measurements import Collective, Direction, Sample, SampleStatus
-from cluster_models.plan import (
+from cluster_models.cluster.catalogue import gpu_kinds
+from cluster_models.cluster.measurements import Collective, Direction, Sample, SampleStatus
+from cluster_models.cluster.topology import Cluster, NicGroup, Node
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.plan import (
     Alternative,
     Certificate,
     Confidence,
@@ -26,9 +27,8 @@ from cluster_models.plan import (
     TimeBreakdown,
     TimelineEvent,
 )
-from cluster_models.topology import Cluster, NicGroup, Node
+from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from cluster_models.units import GBYTE, GIB
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 
 SEQUENCE = 2048
 GLOBAL_BATCH = 8

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
 
 
 def skewed(layers: int, experts: int, seed: int, likeness: float = 0.0) -> list[list[int]]:

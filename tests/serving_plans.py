@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from cluster_models.architecture import Experts
-from cluster_models.plan import StopReason
-from cluster_models.serving import Pool, ServingConfiguration, ServingWorkload, WeightFormat, Worker
-from cluster_models.serving_engines import serving_engine
-from cluster_models.serving_figures import Interval, StepShares
-from cluster_models.serving_goal import ServedModel, ServingGoal
-from cluster_models.serving_plan import (
+from cluster_models.model.architecture import Experts
+from cluster_models.serving.engines import serving_engine
+from cluster_models.serving.figures import Interval, StepShares
+from cluster_models.serving.goal import ServedModel, ServingGoal
+from cluster_models.serving.plan import (
     FrontPoint,
     IdleGpus,
     IdleReason,
@@ -24,14 +22,16 @@ from cluster_models.serving_plan import (
     ServingWarning,
     ServingWarningKind,
 )
-from cluster_models.serving_refusal import (
+from cluster_models.serving.refusal import (
     NearestServing,
     NoServingPlan,
     NoServingReason,
     Remedy,
     RemedyKind,
 )
-from cluster_models.serving_replicas import CacheTransfer, GpuPlace, Phase, Replica, ReplicaGroup, ReplicaMemory
+from cluster_models.serving.replicas import CacheTransfer, GpuPlace, Phase, Replica, ReplicaGroup, ReplicaMemory
+from cluster_models.serving.workload import Pool, ServingConfiguration, ServingWorkload, WeightFormat, Worker
+from cluster_models.training.plan import StopReason
 from cluster_models.units import GBYTE, GIB
 from tests.plans import small_architecture, small_provenance
 

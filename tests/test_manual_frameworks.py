@@ -7,7 +7,7 @@ from pathlib import Path
 
 from app.documents.framework import FACTS, FrameworkDescription, WireFact
 from app.documents.reading import parse_text, read_document
-from cluster_models.frameworks import framework
+from cluster_models.training.frameworks import framework
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "frameworks.md"

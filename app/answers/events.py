@@ -16,9 +16,9 @@ from app.services.event_sources import EventSource
 from app.services.health_events import EventRecord
 from app.services.reliability import KindReliability, Reliability
 from app.services.reports import ReportAnswer
-from cluster_models.conditions import Condition
-from cluster_models.health_events import Entity, EntityKind, HealthState
-from cluster_models.recovery import Quarantine
+from cluster_models.health.conditions import Condition
+from cluster_models.health.events import Entity, EntityKind, HealthState
+from cluster_models.jobs.recovery import Quarantine
 
 
 class EntityAnswer(ValueAnswer[Entity]):

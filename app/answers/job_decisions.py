@@ -12,8 +12,7 @@ from app.documents.plan_parts import RankDocument, SurvivedLossesDocument
 from app.documents.values import Computed, Given, Holds, ValueAnswer
 from app.exports.contract import refusal
 from app.exports.registry import EXPORTS
-from cluster_models.plan import Plan
-from cluster_models.recovery import (
+from cluster_models.jobs.recovery import (
     ConsideredAction,
     JobDecision,
     Migration,
@@ -24,6 +23,7 @@ from cluster_models.recovery import (
     StateSource,
     TimeRange,
 )
+from cluster_models.training.plan import Plan
 
 GPU_HOURS_DESCRIPTION = "GPU-hours without useful work because of the move"
 

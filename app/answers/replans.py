@@ -18,8 +18,8 @@ from app.services.replan_answers import DecisionSummary, JobSummary
 from app.services.replan_steps import StepRecord
 from app.services.replan_views import AnswerView
 from app.services.replans import Answer, ReplanRecord
-from cluster_models.plan import StopReason
-from cluster_models.recovery import BatchDecision, RecoveryAction
+from cluster_models.jobs.recovery import BatchDecision, RecoveryAction
+from cluster_models.training.plan import StopReason
 
 
 class ReplanProgressAnswer(BaseModel):

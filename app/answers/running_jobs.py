@@ -15,7 +15,7 @@ from app.documents.running_jobs import RecoveryDocument
 from app.documents.values import Computed, Given, Holds, ValueAnswer
 from app.services.running_jobs import JobRecord
 from app.services.running_plans import RunningPlanRecord
-from cluster_models.plan import Plan
+from cluster_models.training.plan import Plan
 
 
 def running_plan_links(running_plan_id: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
-from cluster_models.topology import Cluster
+from cluster_models.cluster.topology import Cluster
 from cluster_models.units import GBYTE
 
 

@@ -36,7 +36,7 @@ from app.presentation.calibration import (
 from app.profiler.script import script_text
 from app.services.calibrating import Measured, calibrate
 from cluster_models.errors import InvalidInput
-from cluster_models.frameworks import Framework
+from cluster_models.training.frameworks import Framework
 
 _FIGURES: Final = ("before", "now", "90 % interval")
 

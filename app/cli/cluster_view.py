@@ -15,10 +15,10 @@ from app.cli.terminal import bullets, section
 from app.presentation.figures import count, gbytes_per_s, plural, seconds
 from app.presentation.links import SHOWN_MESSAGE_BYTES, by_place, shown_flows, shown_load
 from app.presentation.switches import shared_uplinks
-from cluster_models.links import BoolArray, FloatArray, LinkModel, effective_links
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.suspicions import suspicions
-from cluster_models.topology import Node
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Node
+from cluster_models.links.model import BoolArray, FloatArray, LinkModel, effective_links
+from cluster_models.links.suspicions import suspicions
 from cluster_models.units import GBIT, GBYTE
 from cluster_models.wording import named
 

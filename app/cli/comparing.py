@@ -38,7 +38,7 @@ from app.documents.reading import parse_text, read_document
 from app.presentation.comparison import comparison_report
 from app.presentation.decision import Budget
 from cluster_models.errors import InvalidInput, SolverFailed
-from cluster_models.plan import NoPlan, Plan
+from cluster_models.training.plan import NoPlan, Plan
 from solver.problem import PlanningProblem, SearchOptions
 
 

@@ -15,9 +15,9 @@ from app.documents.reading import FieldProblem, InvalidDocument, close_name, pro
 from app.experts.exporting import FORMATS, check_groups, files_of, model_layers_of
 from app.experts.links import Given
 from app.experts.request import LinkFields, RouterDocument
-from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
-from cluster_models.expert_slots import ExpertSlots
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.expert_slots import ExpertSlots
 from solver.experts.dispatch import RouterRule
 
 _OPTIONS: Final = {

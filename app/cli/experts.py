@@ -23,9 +23,9 @@ from app.experts.statistics import statistics_of
 from app.presentation.figures import plural
 from app.routing.reading import RoutingRead, files_at, read_all
 from app.serialization import jsonable
-from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import RoutedWorkload
+from cluster_models.model.architecture import Architecture
+from cluster_models.routing.counts import RoutedWorkload
 from readers.frame.findings import Finding
 
 

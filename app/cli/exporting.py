@@ -15,8 +15,8 @@ from app.exports.registry import EXPORTS
 from app.exports.serving.contract import ServingExport
 from app.exports.serving.registry import SERVING_EXPORTS
 from cluster_models.errors import InvalidInput
-from cluster_models.plan import Plan
-from cluster_models.serving_plan import ServingPlan
+from cluster_models.serving.plan import ServingPlan
+from cluster_models.training.plan import Plan
 
 
 def run_export(*, plan_json: str, target: str, given: Sequence[str] = (), output: Path | None) -> None:

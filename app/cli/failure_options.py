@@ -16,10 +16,10 @@ from app.documents.reading import close_name
 from app.events.reading import ReportedEvent, ToldEvent
 from app.events.registry import adapter_named
 from app.events.resolving import NodeNames, resolve
-from cluster_models.conditions import OPERATOR
+from cluster_models.cluster.topology import Cluster
 from cluster_models.errors import InvalidInput
-from cluster_models.health_events import UNSTATED, EntityKind, HealthState
-from cluster_models.topology import Cluster
+from cluster_models.health.conditions import OPERATOR
+from cluster_models.health.events import UNSTATED, EntityKind, HealthState
 from readers.proposal.aliases import AliasTable
 
 _GPU: Final = re.compile(r"gpu[ :=]?(\d+)", re.IGNORECASE)

@@ -39,9 +39,9 @@ from app.services.health_events import EventRecord
 from app.services.reliability import measure_reliability
 from app.services.reports import ReportAnswer
 from app.services.safe_answers import answer_safely
-from cluster_models.conditions import Condition
 from cluster_models.errors import InvalidInput
-from cluster_models.health_events import HealthState
+from cluster_models.health.conditions import Condition
+from cluster_models.health.events import HealthState
 
 _COLOURS = {HealthState.FAILED: "red", HealthState.RECOVERED: "green"}
 

@@ -30,13 +30,13 @@ from app.documents.serving import ServingConfigurationDocument, ServingWorkloadD
 from app.documents.text import MAX_TEXT_BYTES
 from app.documents.workload import WorkloadDocument
 from app.serialization import make_snapshot
-from cluster_models.architecture import Architecture
+from cluster_models.calibration.fitted import FittedParameters
+from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidInput
-from cluster_models.fitted import FittedParameters
-from cluster_models.frameworks import Framework
-from cluster_models.plan import Plan
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.workload import TrainingWorkload
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.frameworks import Framework
+from cluster_models.training.plan import Plan
+from cluster_models.training.workload import TrainingWorkload
 
 D = TypeVar("D", bound=Document)
 

@@ -13,7 +13,7 @@ from app.cli.terminal import console
 from app.documents.framework import FrameworkAnswer, FrameworkDescription, starting_text
 from app.documents.reading import close_name
 from cluster_models.errors import InvalidInput
-from cluster_models.frameworks import frameworks
+from cluster_models.training.frameworks import frameworks
 
 
 def run_list(*, as_json: bool) -> None:

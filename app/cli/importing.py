@@ -25,9 +25,9 @@ from app.imports.report import answer_of
 from app.imports.report_answers import FileAnswer, ImportAnswer, RefusalAnswer
 from app.presentation.figures import plural
 from app.presentation.imports import problem_lines
+from cluster_models.cluster.measurements import Sample
+from cluster_models.cluster.topology import Cluster
 from cluster_models.errors import InvalidInput
-from cluster_models.measurements import Sample
-from cluster_models.topology import Cluster
 from readers.proposal.aliases import AliasTable
 from readers.proposal.values import Answers
 

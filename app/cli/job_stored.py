@@ -29,8 +29,8 @@ from app.services.pagination import MAX_LIMIT
 from app.services.running_jobs import JobRecord
 from app.services.running_plans import PlanSource, RunningPlanRecord
 from cluster_models.errors import InvalidInput
-from cluster_models.plan import Plan
-from cluster_models.running import RecoveryPolicy
+from cluster_models.jobs.running import RecoveryPolicy
+from cluster_models.training.plan import Plan
 from cluster_models.wording import joined
 
 _MOST_PLANS = 10

@@ -22,10 +22,10 @@ from app.exports.contract import Files
 from app.exports.measuring import render_kubernetes, render_mpi, render_slurm
 from app.exports.options import Options
 from app.presentation.figures import count, plural
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import USABLE_STATES
 from cluster_models.errors import InvalidInput
-from cluster_models.plan import Plan
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import USABLE_STATES
+from cluster_models.training.plan import Plan
 from cluster_models.units import GIB, KIB, MIB
 from solver.measuring.choose import MeasuringPlan, Wanted, what_to_measure
 from solver.measuring.sizes import Trial

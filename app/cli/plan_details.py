@@ -11,7 +11,7 @@ from rich.text import Text
 
 from app.presentation.figures import gib, percent, spans
 from app.presentation.plan import PlanReport
-from cluster_models.plan import MEMORY_PARTS, Plan, StageMemory
+from cluster_models.training.plan import MEMORY_PARTS, Plan, StageMemory
 from cluster_models.units import GIB
 
 BAR_CELLS: Final = 40

@@ -20,8 +20,8 @@ from app.exports.registry import EXPORTS
 from app.presentation.decision import NO_BUDGET, Budget, decision_figures
 from app.presentation.figures import count, interval, interval_name, percent, plural, seconds, tflops
 from app.presentation.plan import PlanReport, plan_report
-from cluster_models.plan import Plan
-from cluster_models.workload import LinkBandwidth
+from cluster_models.training.plan import Plan
+from cluster_models.training.workload import LinkBandwidth
 
 _TIME_COLOURS: Final = (
     "green",

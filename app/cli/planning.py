@@ -27,8 +27,8 @@ from app.documents.quantities import token_count
 from app.presentation.decision import NO_BUDGET, Budget
 from app.presentation.figures import gib
 from cluster_models.errors import InvalidInput, SolverFailed
-from cluster_models.plan import NoPlan, Plan
-from cluster_models.workload import Choice
+from cluster_models.training.plan import NoPlan, Plan
+from cluster_models.training.workload import Choice
 from solver import search
 from solver.check import check_plan
 from solver.problem import Backend, PlanningProblem, SearchOptions

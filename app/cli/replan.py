@@ -21,12 +21,12 @@ from app.cli.replan_options import TypedJobs, read_fitted, read_jobs, seconds_of
 from app.cli.replan_view import AskedView, decision_view
 from app.cli.terminal import console, error_console
 from app.presentation.figures import count, percent
-from cluster_models.conditions import Condition, conditions_of
-from cluster_models.degraded import degraded
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Cluster, NodeState
 from cluster_models.errors import InvalidInput, SolverFailed
-from cluster_models.recovery import BatchDecision
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import Cluster, NodeState
+from cluster_models.health.conditions import Condition, conditions_of
+from cluster_models.health.degraded import degraded
+from cluster_models.jobs.recovery import BatchDecision
 from solver.replanning.check import check_decision
 from solver.replanning.decide import ReplanProgress, decide, safe_answer
 from solver.replanning.problem import HORIZON_S, SPARE_WORTH_SHARE, ReplanOptions, ReplanProblem

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from app.answers.replans import DecisionAnswer
 from app.services.replan_views import AnswerView
-from cluster_models.recovery import BatchDecision
-from cluster_models.running import RunningJob
+from cluster_models.jobs.recovery import BatchDecision
+from cluster_models.jobs.running import RunningJob
 
 
 def decision_text(decision: BatchDecision, jobs: Sequence[RunningJob]) -> str:

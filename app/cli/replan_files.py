@@ -17,8 +17,8 @@ from app.exports.options import Options
 from app.exports.registry import EXPORTS
 from app.presentation.replans import starts_anew
 from cluster_models.errors import InvalidInput
-from cluster_models.plan import Plan
-from cluster_models.recovery import BatchDecision
+from cluster_models.jobs.recovery import BatchDecision
+from cluster_models.training.plan import Plan
 
 DEFAULT_FORMATS: Final = ("slurm",)
 PLAN_FILE: Final = "plan.json"

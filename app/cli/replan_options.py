@@ -13,11 +13,11 @@ from app.documents.plan import PlanDocument
 from app.documents.reading import close_name, parse_text, read_document
 from app.documents.running_jobs import LEAST_WEIGHT, MOST_WEIGHT, RecoveryDocument
 from app.services.given_plans import given_plan
+from cluster_models.calibration.fitted import FittedParameters
+from cluster_models.cluster.topology import Cluster
 from cluster_models.errors import InvalidInput
-from cluster_models.fitted import FittedParameters
-from cluster_models.plan import Plan
-from cluster_models.running import RecoveryPolicy, RunningJob
-from cluster_models.topology import Cluster
+from cluster_models.jobs.running import RecoveryPolicy, RunningJob
+from cluster_models.training.plan import Plan
 
 ALL: Final = "all"
 _UNITS: Final[Mapping[str, float]] = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}

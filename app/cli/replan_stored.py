@@ -31,8 +31,8 @@ from app.services.pagination import MAX_LIMIT
 from app.services.replan_steps import Actor
 from app.services.replan_views import AnswerView
 from app.services.replans import Answer, ReplanRecord
-from cluster_models.conditions import Condition
 from cluster_models.errors import InvalidInput
+from cluster_models.health.conditions import Condition
 
 _SHORTEST_ID = 4
 _NEXT = {

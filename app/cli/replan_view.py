@@ -24,9 +24,9 @@ from app.presentation.recovery import (
 )
 from app.presentation.replan_steps import Step, steps
 from app.presentation.replans import ACTION_VERBS, lost_gpu_hours, moved_bytes, proof, starts_anew
-from cluster_models.conditions import Condition
-from cluster_models.plan import Plan, StopReason
-from cluster_models.recovery import BatchDecision, JobDecision, Migration, RecoveryAction
+from cluster_models.health.conditions import Condition
+from cluster_models.jobs.recovery import BatchDecision, JobDecision, Migration, RecoveryAction
+from cluster_models.training.plan import Plan, StopReason
 from cluster_models.wording import joined
 
 _MOST_EXPLAINED: Final = 4

@@ -12,13 +12,13 @@ from app.cli.replan_options import check_plan_fits, interval_steps, read_recover
 from app.cli.resilience_view import JudgedPlan, resilience_view
 from app.cli.terminal import console, reading_shown
 from app.services.resilience import ResilienceQuestion, judge
-from cluster_models.catalogue import gpu_kinds
+from cluster_models.calibration.fitted import FittedParameters
+from cluster_models.cluster.catalogue import gpu_kinds
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Cluster, NicGroup, Node
 from cluster_models.errors import InvalidInput
-from cluster_models.fitted import FittedParameters
-from cluster_models.plan import Plan
-from cluster_models.running import RecoveryPolicy
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import Cluster, NicGroup, Node
+from cluster_models.jobs.running import RecoveryPolicy
+from cluster_models.training.plan import Plan
 
 THOUSAND_NODES = 1000.0
 

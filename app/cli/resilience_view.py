@@ -16,8 +16,8 @@ from app.presentation.figures import count, gib, percent, plural, seconds
 from app.presentation.recovery import duration
 from app.presentation.survival import losses_sentence
 from app.services.resilience import Resilience
-from cluster_models.plan import Plan
-from cluster_models.running import RecoveryPolicy
+from cluster_models.jobs.running import RecoveryPolicy
+from cluster_models.training.plan import Plan
 from solver.replanning.resilience import Hardening, HardeningKind
 
 _WORDS: Final = {

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from app.documents.routing import planned_loads
 from app.routing.reading import loads_of
-from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import ExpertLoads
+from cluster_models.model.architecture import Architecture
+from cluster_models.routing.counts import ExpertLoads
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from app.exports.serving.registry import SERVING_EXPORTS
 from app.presentation.figures import count, plural
 from app.presentation.serving_plan import ServingReport, serving_report
 from app.presentation.serving_tables import FrontRow
-from cluster_models.serving_plan import ServingPlan
+from cluster_models.serving.plan import ServingPlan
 
 MOST_POINTS: Final = 9
 """Points of the front that a terminal shows."""

@@ -30,8 +30,8 @@ from app.exports.serving.registry import SERVING_EXPORTS
 from app.presentation.serving_refusal import nothing_serves
 from app.services.serving_problems import Wanted, serving_problem
 from cluster_models.errors import InvalidInput, SolverFailed
-from cluster_models.serving_plan import ServingPlan
-from cluster_models.serving_refusal import NoServingPlan
+from cluster_models.serving.plan import ServingPlan
+from cluster_models.serving.refusal import NoServingPlan
 from solver.check.serving import check_serving_plan
 from solver.problem import SearchOptions
 from solver.serving.plan import plan_serving

@@ -27,11 +27,11 @@ from app.services.imports import ImportRequest, known_of, store
 from app.services.plans import get_finished_plan
 from app.services.snapshots import current_snapshot
 from app.settings import Settings
+from cluster_models.cluster.measurements import Sample
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Cluster
 from cluster_models.errors import InvalidInput
-from cluster_models.measurements import Sample
-from cluster_models.plan import Plan
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import Cluster
+from cluster_models.training.plan import Plan
 from readers.proposal.aliases import AliasTable
 from readers.proposal.values import Answers
 

@@ -14,7 +14,7 @@ from app.documents.plan_parts import StepIntervalDocument, TimeDocument
 from app.documents.reading import Count, Document, Positive, Text
 from app.presentation.comparison import verdict
 from app.presentation.decision import DAY, NO_BUDGET, Budget, dollars_per_day, run_days, spare_bytes
-from cluster_models.plan import Plan
+from cluster_models.training.plan import Plan
 from cluster_models.units import GIB
 
 

@@ -14,8 +14,8 @@ from typing import Final
 from app.documents.configuration import ConfigurationDocument, DegreesDocument
 from app.exports.readback.megatron import GROUP, Rows, even_rows, rows_of_layout, sharding_of
 from cluster_models.errors import InvalidConfiguration, InvalidInput
-from cluster_models.plan import RankOrder
-from cluster_models.workload import Recompute, Sharding
+from cluster_models.training.plan import RankOrder
+from cluster_models.training.workload import Recompute, Sharding
 
 TENSOR: Final = "--tensor-model-parallel-size"
 PIPELINE: Final = "--pipeline-model-parallel-size"

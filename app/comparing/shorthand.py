@@ -8,8 +8,8 @@ from typing import Final
 from app.documents.configuration import ConfigurationDocument, DegreesDocument
 from app.documents.reading import close_name
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.plan import Configuration, Degrees, Plan
-from cluster_models.workload import Recompute, Sharding
+from cluster_models.training.plan import Configuration, Degrees, Plan
+from cluster_models.training.workload import Recompute, Sharding
 
 _DEGREES: Final = {
     "tp": "tensor",

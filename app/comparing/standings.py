@@ -11,11 +11,11 @@ from app.comparing.shorthand import is_shorthand, read_shorthand
 from app.documents.configuration import ConfigurationDocument
 from app.exports.readback.megatron import GROUP
 from app.services.predictions import predict_configuration
-from cluster_models.comparison import Comparison
 from cluster_models.errors import InvalidConfiguration, InvalidInput
-from cluster_models.interleaving import micro_batch_group
-from cluster_models.plan import Plan
-from cluster_models.workload import TrainingWorkload
+from cluster_models.training.comparison import Comparison
+from cluster_models.training.interleaving import micro_batch_group
+from cluster_models.training.plan import Plan
+from cluster_models.training.workload import TrainingWorkload
 from solver.answer.comparing import compare
 from solver.problem import PlanningProblem
 

@@ -61,7 +61,7 @@ class ClusterVersionRow(Base):
 
 
 class MeasurementRow(Base):
-    """One sample of a link; columns as in ``cluster_models.measurements.Sample``, SI units."""
+    """One sample of a link; columns as in ``cluster_models.cluster.measurements.Sample``, SI units."""
 
     __tablename__ = "measurements"
     __table_args__ = (Index("ix_measurements_cluster_id_id", "cluster_id", "id"),)

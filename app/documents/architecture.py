@@ -1,4 +1,4 @@
-"""A model architecture given by its own numbers; the fields mean what ``cluster_models.architecture`` says."""
+"""A model architecture given by its own numbers; ``cluster_models.model.architecture`` has what fields mean."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import Field
 
 from app.documents.reading import Count, Flag, Prose, Text, WholeNumber
 from app.documents.values import ValueDocument
-from cluster_models.architecture import Architecture, Experts, LatentAttention
+from cluster_models.model.architecture import Architecture, Experts, LatentAttention
 
 
 class LatentAttentionDocument(ValueDocument[LatentAttention]):

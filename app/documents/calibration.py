@@ -27,8 +27,8 @@ from app.documents.reading import (
     close_name,
 )
 from app.serialization import canonical, jsonable
-from cluster_models.fitted import ErrorSpread, FittedParameters, FittedValue
-from cluster_models.frameworks import frameworks
+from cluster_models.calibration.fitted import ErrorSpread, FittedParameters, FittedValue
+from cluster_models.training.frameworks import frameworks
 from solver.costs.calibration import PARAMETERS, Owner
 from solver.fitting.report import Explanation
 

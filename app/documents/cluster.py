@@ -21,12 +21,12 @@ from app.documents.nodes import NodeDocument
 from app.documents.reading import MAX_PROBLEMS, Document, FieldProblem, InvalidDocument, Prose, Text, problems_of
 from app.documents.sample_checks import checked_samples
 from app.documents.switches import MOST_SWITCHES, SwitchDocument
-from cluster_models.catalogue import gpu_kinds
+from cluster_models.cluster.catalogue import gpu_kinds
+from cluster_models.cluster.gpus import GpuKind
+from cluster_models.cluster.measurements import Sample
+from cluster_models.cluster.switches import Switch
+from cluster_models.cluster.topology import MOST_NODES, Cluster, Node
 from cluster_models.errors import InvalidCluster, InvalidInput
-from cluster_models.gpus import GpuKind
-from cluster_models.measurements import Sample
-from cluster_models.switches import Switch
-from cluster_models.topology import MOST_NODES, Cluster, Node
 
 _MOST_KINDS: Final = 1000
 

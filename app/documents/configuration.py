@@ -9,11 +9,11 @@ from pydantic import Field
 from app.documents.nodes import MOST_GPUS
 from app.documents.reading import Count, FieldProblem, InvalidDocument, Text, WholeNumber
 from app.documents.values import Given, Holds, ValueDocument
-from cluster_models.architecture import MOST_LAYERS, Architecture
+from cluster_models.cluster.topology import MOST_NODES
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.plan import Configuration, Degrees, Plan, RankOrder
-from cluster_models.topology import MOST_NODES
-from cluster_models.workload import Recompute, Sharding
+from cluster_models.model.architecture import MOST_LAYERS, Architecture
+from cluster_models.training.plan import Configuration, Degrees, Plan, RankOrder
+from cluster_models.training.workload import Recompute, Sharding
 
 _StageLayers = Annotated[
     list[Annotated[list[WholeNumber], Field(max_length=MOST_LAYERS)]], Field(max_length=MOST_LAYERS)

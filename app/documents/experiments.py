@@ -12,12 +12,12 @@ from pydantic import BaseModel, Field
 from app.documents.configuration import ConfigurationDocument
 from app.documents.framework import SETTINGS, settings_of
 from app.documents.training_runs import SHARDINGS
-from cluster_models.architecture import Architecture
+from cluster_models.calibration.training_run import TrainingRun
 from cluster_models.errors import InvalidInput
-from cluster_models.model_catalogue import catalogue_model
-from cluster_models.training_run import TrainingRun
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.catalogue import catalogue_model
+from cluster_models.training.workload import Sharding
 from cluster_models.units import GBIT, GIB
-from cluster_models.workload import Sharding
 from solver.fitting.experiments import Experiments
 
 _SHARDING: Final = {Sharding.NONE: "0", Sharding.OPTIMIZER: "1", Sharding.PARAMETERS: "3"}

@@ -10,8 +10,8 @@ from pydantic import Field
 from app.documents.reading import Document, NotNegative, Positive, Text, WholeNumber
 from app.documents.values import Holds, ValueDocument
 from cluster_models.errors import InvalidInput
-from cluster_models.expert_balance import ExpertBalance, LayerBalance, WorkloadBalance
-from cluster_models.expert_slots import ExpertSlots
+from cluster_models.training.expert_balance import ExpertBalance, LayerBalance, WorkloadBalance
+from cluster_models.training.expert_slots import ExpertSlots
 
 
 class ExpertLayersDocument(Document):

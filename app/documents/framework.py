@@ -31,7 +31,7 @@ from app.documents.reading import (
     WholeNumber,
     close_name,
 )
-from cluster_models.frameworks import ABOUT, DEFAULT_FRAMEWORK, Fact, Framework, facts, frameworks
+from cluster_models.training.frameworks import ABOUT, DEFAULT_FRAMEWORK, Fact, Framework, facts, frameworks
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from app.documents.reading import Count, Flag, Positive, Prose, Text
 from app.documents.values import Computed, Holds, ValueDocument
-from cluster_models.gpus import GpuKind, Precision
+from cluster_models.cluster.gpus import GpuKind, Precision
 from cluster_models.units import GBYTE, GIB, TFLOP
 
 LARGEST_FIGURE: Final = 1e7

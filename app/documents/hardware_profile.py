@@ -8,10 +8,7 @@ from pydantic import Field
 
 from app.documents.moments import Moment
 from app.documents.reading import Count, Document, FieldProblem, Flag, InvalidDocument, Line, Positive, Text
-from cluster_models.errors import InvalidInput
-from cluster_models.frameworks import AttentionKernels
-from cluster_models.gpus import Precision
-from cluster_models.hardware_profile import (
+from cluster_models.calibration.hardware_profile import (
     AttentionTiming,
     CollectiveTiming,
     HardwareProfile,
@@ -20,7 +17,10 @@ from cluster_models.hardware_profile import (
     StreamOperation,
     StreamTiming,
 )
-from cluster_models.measurements import Collective
+from cluster_models.cluster.gpus import Precision
+from cluster_models.cluster.measurements import Collective
+from cluster_models.errors import InvalidInput
+from cluster_models.training.frameworks import AttentionKernels
 
 MOST_KERNELS: Final = 10_000
 """Bound for one list: ten times what the script measures."""

@@ -15,7 +15,7 @@ from app.documents.nodes import GREATEST_SLOWDOWN, MOST_GPUS
 from app.documents.reading import CHOICE, Document, Number, Prose, Text
 from app.events.reading import ReportedEvent
 from cluster_models.errors import InvalidInput
-from cluster_models.health_events import UNSTATED, Entity, EntityKind, HealthState
+from cluster_models.health.events import UNSTATED, Entity, EntityKind, HealthState
 
 MOST_EVENTS: Final = 10_000
 DEFAULT_SOURCE: Final = "api"

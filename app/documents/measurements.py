@@ -11,8 +11,8 @@ from app.documents.long_lists import long_list
 from app.documents.moments import Moment
 from app.documents.reading import CHOICE, Count, Document, FieldProblem, Number, Positive, Text
 from app.documents.values import Holds, ValueDocument
+from cluster_models.cluster.measurements import Collective, Direction, Sample, SampleStatus
 from cluster_models.errors import InvalidInput
-from cluster_models.measurements import Collective, Direction, Sample, SampleStatus
 from cluster_models.units import GBYTE, MICROSECOND
 
 FAILED: Final = "failed"

@@ -9,10 +9,10 @@ from pydantic import Field, model_validator
 
 from app.documents.architecture import ArchitectureDocument
 from app.documents.reading import Document, Text, read_document
-from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidModel
-from cluster_models.huggingface import architecture_from_config
-from cluster_models.model_catalogue import catalogue_model
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.catalogue import catalogue_model
+from cluster_models.model.huggingface import architecture_from_config
 
 _WAYS = ("catalogue", "huggingface", "architecture")
 

@@ -8,10 +8,10 @@ from pydantic import Field
 
 from app.documents.reading import Count, Line, Number, Positive, Text
 from app.documents.values import Given, Holds, ValueDocument
-from cluster_models.catalogue import NodeKind, gpu_kind, node_kind
+from cluster_models.cluster.catalogue import NodeKind, gpu_kind, node_kind
+from cluster_models.cluster.gpus import GpuKind
+from cluster_models.cluster.topology import NicGroup, Node, NodeState
 from cluster_models.errors import InvalidCluster
-from cluster_models.gpus import GpuKind
-from cluster_models.topology import NicGroup, Node, NodeState
 from cluster_models.units import GBIT
 
 T = TypeVar("T")

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from app.documents.reading import Count, Text
 from app.documents.values import ValueDocument
-from cluster_models.placement_rules import KeepTogether, PlacementRules, RankGroup, Spares, Spread
-from cluster_models.topology import MOST_NODES
+from cluster_models.cluster.topology import MOST_NODES
+from cluster_models.training.placement_rules import KeepTogether, PlacementRules, RankGroup, Spares, Spread
 
 _MOST_RULES: Final = 100
 _GROUPS: Final = (

@@ -34,7 +34,7 @@ from app.documents.selection import SelectionDocument
 from app.documents.values import Computed, Given, Holds, ValueDocument
 from app.documents.workload import WorkloadDocument
 from cluster_models.errors import InvalidInput
-from cluster_models.plan import NoPlan, Placement, Plan
+from cluster_models.training.plan import NoPlan, Placement, Plan
 from cluster_models.units import GIB, TFLOP
 
 

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from app.documents.configuration import ConfigurationDocument
 from app.documents.values import Holds, ValueDocument
-from cluster_models.failure_domains import FailureDomainLosses
-from cluster_models.plan import (
+from cluster_models.training.failure_domains import FailureDomainLosses
+from cluster_models.training.plan import (
     Alternative,
     Certificate,
     Confidence,
@@ -21,8 +21,8 @@ from cluster_models.plan import (
     TimeBreakdown,
     TimelineEvent,
 )
+from cluster_models.training.workload import LinkBandwidth
 from cluster_models.units import GIB
-from cluster_models.workload import LinkBandwidth
 
 
 class TimeDocument(ValueDocument[TimeBreakdown]):

@@ -9,9 +9,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from app.documents.reading import Document, NotNegative, Positive, Text, close_name
-from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import Counts, ExpertLoads, RoutedWorkload, loads_of_model
+from cluster_models.model.architecture import Architecture
+from cluster_models.routing.counts import Counts, ExpertLoads, RoutedWorkload, loads_of_model
 from readers.routing.reading import MOST_EXPERTS, MOST_LAYERS
 
 MOST_WORKLOADS: Final = 64

@@ -9,7 +9,7 @@ from pydantic import Discriminator, Field, Tag
 from app.documents.plan import PlanDocument
 from app.documents.reading import CHOICE, Count, Document, Flag, NotNegative, Positive, Text, WholeNumber
 from app.documents.values import Holds, ValueDocument
-from cluster_models.running import RecoveryPolicy
+from cluster_models.jobs.running import RecoveryPolicy
 from cluster_models.units import GBYTE, HOUR, TBYTE
 
 MOST_WEIGHT: Final = 1e9

@@ -9,8 +9,8 @@ from typing import Final
 
 from app.documents.measurements import Numbered
 from app.documents.reading import MAX_PROBLEMS, FieldProblem, InvalidDocument, close_name
-from cluster_models.measurements import Direction, Sample, SampleStatus
-from cluster_models.topology import Cluster, Node
+from cluster_models.cluster.measurements import Direction, Sample, SampleStatus
+from cluster_models.cluster.topology import Cluster, Node
 from cluster_models.units import GBYTE
 
 SLOWEST_BYTES_PER_S: Final = 1e3

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import Field
 
 from app.documents.values import Holds, ValueDocument
-from cluster_models.selection import CloseCall, Selection, Simplicity, Trial
-from cluster_models.workload import Choice
+from cluster_models.training.selection import CloseCall, Selection, Simplicity, Trial
+from cluster_models.training.workload import Choice
 
 
 class CloseCallDocument(ValueDocument[CloseCall]):

@@ -7,9 +7,12 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, model_validator
 
 from app.documents.reading import Count, Document, Positive, Text, WholeNumber
-from cluster_models.architecture import Architecture
+from cluster_models.cluster.topology import MOST_NODES
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.serving import (
+from cluster_models.model.architecture import Architecture
+from cluster_models.serving.engines import DEFAULT_ENGINE, serving_engine
+from cluster_models.serving.goal import ServedModel, ServingGoal, ServingMode, ServingObjective
+from cluster_models.serving.workload import (
     MOST_DEGREE,
     MOST_DRAFTS,
     MOST_REPLICAS,
@@ -22,9 +25,6 @@ from cluster_models.serving import (
     WeightFormat,
     Worker,
 )
-from cluster_models.serving_engines import DEFAULT_ENGINE, serving_engine
-from cluster_models.serving_goal import ServedModel, ServingGoal, ServingMode, ServingObjective
-from cluster_models.topology import MOST_NODES
 from cluster_models.units import MILLISECOND
 
 MOST_TOKENS = 10**8

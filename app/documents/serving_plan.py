@@ -24,10 +24,10 @@ from app.documents.serving_plan_parts import (
     ServingWarningDocument,
 )
 from cluster_models.errors import InvalidInput
-from cluster_models.plan import Plan
-from cluster_models.serving_goal import ServedModel, ServingGoal
-from cluster_models.serving_plan import ServingPlan
-from cluster_models.serving_refusal import NoServingPlan, NoServingReason
+from cluster_models.serving.goal import ServedModel, ServingGoal
+from cluster_models.serving.plan import ServingPlan
+from cluster_models.serving.refusal import NoServingPlan, NoServingReason
+from cluster_models.training.plan import Plan
 
 
 class ServedModelDocument(Document):

@@ -7,10 +7,8 @@ from typing import Annotated
 from pydantic import Field
 
 from app.documents.values import Holds, ValueDocument
-from cluster_models.plan import StopReason
-from cluster_models.serving import Pool, ServingConfiguration, Worker
-from cluster_models.serving_figures import Interval, StepShares
-from cluster_models.serving_plan import (
+from cluster_models.serving.figures import Interval, StepShares
+from cluster_models.serving.plan import (
     FrontPoint,
     IdleGpus,
     IdleReason,
@@ -21,8 +19,10 @@ from cluster_models.serving_plan import (
     ServingWarning,
     ServingWarningKind,
 )
-from cluster_models.serving_refusal import NearestServing, Remedy, RemedyKind
-from cluster_models.serving_replicas import CacheTransfer, GpuPlace, Phase, Replica, ReplicaGroup, ReplicaMemory
+from cluster_models.serving.refusal import NearestServing, Remedy, RemedyKind
+from cluster_models.serving.replicas import CacheTransfer, GpuPlace, Phase, Replica, ReplicaGroup, ReplicaMemory
+from cluster_models.serving.workload import Pool, ServingConfiguration, Worker
+from cluster_models.training.plan import StopReason
 from cluster_models.units import GBYTE, GIB, MILLISECOND
 
 

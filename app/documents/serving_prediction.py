@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
-from cluster_models.serving_figures import Interval, StepShares
+from cluster_models.serving.figures import Interval, StepShares
 from cluster_models.units import GIB
 from solver.serving.percentiles import Percentiles
 from solver.serving.predict import PoolMemory, ServingPrediction

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from app.documents.reading import Positive, Text
 from app.documents.values import Holds, ValueDocument
-from cluster_models.switches import Figure, Switch
+from cluster_models.cluster.switches import Figure, Switch
 from cluster_models.units import GBYTE
 
 MOST_SWITCHES: Final = 4096

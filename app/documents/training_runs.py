@@ -10,17 +10,17 @@ from app.documents.configuration import even_stage_layers
 from app.documents.framework import SETTINGS, FrameworkSettings, WireFact, to_framework
 from app.documents.reading import InvalidDocument, problems_of
 from app.documents.table_cells import Line, problems_of_lines, read_lines
-from cluster_models.architecture import Architecture, Experts
-from cluster_models.catalogue import gpu_kind
+from cluster_models.calibration.training_run import MemoryCounter, TrainingRun
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.gpus import GpuKind, Precision
 from cluster_models.errors import InvalidInput, MeshwrightError
-from cluster_models.flops import model_flops_per_token
-from cluster_models.frameworks import Framework
-from cluster_models.gpus import GpuKind, Precision
-from cluster_models.model_catalogue import catalogue_model
-from cluster_models.plan import Configuration, Degrees, RankOrder
-from cluster_models.training_run import MemoryCounter, TrainingRun
+from cluster_models.model.architecture import Architecture, Experts
+from cluster_models.model.catalogue import catalogue_model
+from cluster_models.model.flops import model_flops_per_token
+from cluster_models.training.frameworks import Framework
+from cluster_models.training.plan import Configuration, Degrees, RankOrder
+from cluster_models.training.workload import LONGEST_SEQUENCE, MOST_SEQUENCES, Recompute, Sharding, TrainingWorkload
 from cluster_models.units import GBIT, GIB, TFLOP
-from cluster_models.workload import LONGEST_SEQUENCE, MOST_SEQUENCES, Recompute, Sharding, TrainingWorkload
 from solver.runs import predict_run
 
 MOST_RUNS: Final = 1000

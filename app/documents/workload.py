@@ -18,10 +18,10 @@ from app.documents.placement_rules import PlacementRulesDocument
 from app.documents.reading import Count, FieldProblem, InvalidDocument, Number, Text, close_name
 from app.documents.serving_words import refuse_serving
 from app.documents.values import Computed, Holds, ValueDocument
-from cluster_models.frameworks import Framework
-from cluster_models.gpus import Precision
-from cluster_models.topology import MOST_NODES
-from cluster_models.workload import (
+from cluster_models.cluster.gpus import Precision
+from cluster_models.cluster.topology import MOST_NODES
+from cluster_models.training.frameworks import Framework
+from cluster_models.training.workload import (
     DEGREE_NAMES,
     LONGEST_SEQUENCE,
     MOST_SEQUENCES,

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from cluster_models.health_events import EntityKind, HealthState
+from cluster_models.health.events import EntityKind, HealthState
 
 OWN_LABELS: Final = "meshwright_"
 """Alerts say what they mean by ``meshwright_state``, ``_kind``, ``_node``, ``_part``, ``_slowdown``, ``_share``."""

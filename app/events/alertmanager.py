@@ -17,8 +17,8 @@ from app.events.alert_rules import OWN_LABELS, AlertRule, rule_of
 from app.events.payloads import Payload, ReportCollector, digest, entry, json_value, listed, moment
 from app.events.reading import Adapter, Reported
 from cluster_models.errors import InvalidInput
+from cluster_models.health.events import UNSTATED, EntityKind, HealthState
 from cluster_models.health.xids import state_of_xid, xid_in
-from cluster_models.health_events import UNSTATED, EntityKind, HealthState
 
 _NODE_LABELS: Final = (
     f"{OWN_LABELS}node",

@@ -17,7 +17,7 @@ from pydantic import Field
 from app.events.payloads import BODY, Payload, ReportCollector, digest, entry, json_value, listed, moment
 from app.events.reading import Adapter, Reported
 from cluster_models.errors import InvalidInput
-from cluster_models.health_events import HealthState
+from cluster_models.health.events import HealthState
 
 _HEALTH: Final = "AWS Health Event"
 _INSTANCE: Final = re.compile(r"i-[0-9a-f]{8,17}")

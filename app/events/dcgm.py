@@ -17,8 +17,8 @@ from app.events.dcgm_rules import RULES, XID_GAUGE, finding_of
 from app.events.payloads import BODY, ReportCollector, clean, digest, moment
 from app.events.reading import Adapter, Reported
 from cluster_models.errors import InvalidInput
+from cluster_models.health.events import EntityKind, HealthState
 from cluster_models.health.xids import state_of_xid
-from cluster_models.health_events import EntityKind, HealthState
 from readers.health.kernel_lines import KernelLine, bus_of, kernel_line
 
 _FIGURE: Final = re.compile(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from cluster_models.health.events import HealthState
 from cluster_models.health.xids import state_of_xid, xid_in
-from cluster_models.health_events import HealthState
 
 XID_GAUGE: Final = "DCGM_FI_DEV_XID_ERRORS"
 """The Xid that came last; 0 since the driver was loaded without one."""

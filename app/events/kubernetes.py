@@ -15,9 +15,9 @@ from pydantic import Field
 from app.events.payloads import BODY, Payload, ReportCollector, digest, entry, json_values, listed, moment
 from app.events.reading import Adapter, Reported
 from cluster_models.errors import InvalidInput
+from cluster_models.health.events import HealthState
 from cluster_models.health.kubernetes import EVENT_REASONS, Condition, NodeStatus, Taint, Verdict, gpus_in, verdicts
 from cluster_models.health.states import SEVERITY
-from cluster_models.health_events import HealthState
 from readers.frame.trees import mapping
 
 _LISTS: Final = ("NodeList", "List", "EventList")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from app.events.reading import ToldEvent
-from cluster_models.health_events import Entity, HealthEvent, HealthState
+from cluster_models.health.events import Entity, HealthEvent, HealthState
 
 
 def news(told: Sequence[ToldEvent], said: Iterable[HealthEvent], *, now: datetime) -> tuple[ToldEvent, ...]:

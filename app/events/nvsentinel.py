@@ -14,7 +14,7 @@ from pydantic import Field, field_validator
 from app.events.payloads import BODY, Payload, ReportCollector, digest, entry, json_value, listed, moment
 from app.events.reading import Adapter, Reported
 from cluster_models.errors import InvalidInput
-from cluster_models.health_events import EntityKind, HealthState
+from cluster_models.health.events import EntityKind, HealthState
 from readers.health.kernel_lines import bus_of
 
 _MAINTENANCE: Final = "maintenance"

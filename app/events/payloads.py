@@ -15,7 +15,7 @@ from app.documents.reading import FieldProblem, problems_of_validation
 from app.documents.text import decode
 from app.events.reading import Reported, ReportedEvent
 from cluster_models.errors import InvalidInput
-from cluster_models.health_events import UNSTATED, EntityKind, HealthState
+from cluster_models.health.events import UNSTATED, EntityKind, HealthState
 from readers.frame.numbers import moment_of
 from readers.proposal.aliases import is_host
 

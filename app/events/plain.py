@@ -13,7 +13,7 @@ from app.documents.reading import Document, Line, Number, Text, read_document
 from app.events.payloads import BODY, ReportCollector, digest, json_value, listed
 from app.events.reading import Adapter, Reported
 from cluster_models.errors import InvalidInput
-from cluster_models.health_events import UNSTATED, EntityKind, HealthState
+from cluster_models.health.events import UNSTATED, EntityKind, HealthState
 
 PartName = Annotated[Line, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 """GPUs have numbers, other parts names."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.documents.reading import FieldProblem
-from cluster_models.health_events import UNSTATED, EntityKind, HealthEvent, HealthState
+from cluster_models.health.events import UNSTATED, EntityKind, HealthEvent, HealthState
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from app.events.reading import ReportedEvent, ToldEvent
-from cluster_models.health_events import Entity, EntityKind, HealthEvent
-from cluster_models.topology import Cluster
+from cluster_models.cluster.topology import Cluster
+from cluster_models.health.events import Entity, EntityKind, HealthEvent
 from readers.proposal.aliases import AliasTable, spellings
 
 _PORT: Final = re.compile(r"(.+?):\d{1,5}")

@@ -15,9 +15,9 @@ from app.documents.text import decode
 from app.events.payloads import BODY, MOST_EVENTS, ReportCollector, clean, digest, json_value
 from app.events.reading import Adapter, Reported
 from cluster_models.errors import InvalidInput
+from cluster_models.health.events import HealthState
 from cluster_models.health.slurm import TRIGGERS, state_of
 from cluster_models.health.states import worst
-from cluster_models.health_events import HealthState
 from readers.frame.host_lists import expand
 from readers.frame.trees import items, mapping
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from app.experts.judging import Verdict
 from app.experts.placing import Proposal
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
 from cluster_models.wording import joined
 from solver.experts.bounds import plain_bound
 from solver.experts.layout import ExpertLayout

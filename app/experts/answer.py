@@ -14,7 +14,7 @@ from app.experts.judging import Verdict
 from app.experts.locality_answer import FollowedAnswer, LocalityAnswer, followed_answer
 from app.experts.placing import Proposal
 from app.experts.request import BALANCE, BOTH, LOCALITY, Prepared
-from cluster_models.expert_slots import ExpertSlots
+from cluster_models.training.expert_slots import ExpertSlots
 from cluster_models.units import GBIT, MILLISECOND
 from readers.routing.reading import MOST_EXPERTS, MOST_LAYERS
 from solver.experts.dispatch import LayerTimes

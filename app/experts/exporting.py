@@ -8,9 +8,9 @@ from app.experts.links import check_model
 from app.exports.contract import Family, Files
 from app.exports.expert_maps import EXPERT_MAPS
 from app.exports.packing import archive
-from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
-from cluster_models.expert_slots import ExpertSlots
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.expert_slots import ExpertSlots
 from solver.experts.dispatch import RouterRule
 from solver.experts.grouped import keeps_groups
 

@@ -10,7 +10,7 @@ import numpy as np
 from app.experts.statistics import common_layers
 from app.experts.wanted import Ask, ChainTerms
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
 from solver.experts.chains import STARTS, STEPS, Chained, chain_experts
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import CopyChoice

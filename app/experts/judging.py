@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from app.experts.wanted import Ask, NodeTerms
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
 from solver.candidates import FloatArray, IntArray
 from solver.experts.dispatch import LayerTimes, RouterRule, Routing, routing, times_by_choice
 from solver.experts.layout import ExpertLayout

@@ -8,12 +8,12 @@ from typing import Final
 import numpy as np
 
 from app.experts.wanted import NodeTerms
-from cluster_models.architecture import Architecture
-from cluster_models.catalogue import gpu_kind
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.gpus import GpuKind, Precision
+from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidInput
-from cluster_models.gpus import GpuKind, Precision
-from cluster_models.links import effective_links
-from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.links.model import effective_links
+from cluster_models.model.architecture import Architecture
 from cluster_models.units import GBIT, MIB
 from solver.experts.dispatch import LayerRates, RouterRule, token_bytes
 from solver.experts.layout import ExpertLayout

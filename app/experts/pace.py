@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from app.experts.links import Given
-from cluster_models.gpus import GpuKind
+from cluster_models.cluster.gpus import GpuKind
 from solver.experts.nodewise import usual_rates
 
 DECODED_TOKENS: Final = 128.0

@@ -19,8 +19,8 @@ from app.experts.judging import Verdict, drawable, routed, verdict_of
 from app.experts.statistics import common_layers
 from app.experts.wanted import Ask, NodeTerms
 from cluster_models.errors import InvalidInput
-from cluster_models.expert_slots import ExpertSlots
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
+from cluster_models.training.expert_slots import ExpertSlots
 from solver.candidates import FloatArray, IntArray
 from solver.experts.chains import Chained
 from solver.experts.dispatch import RouterRule, Routing, routing

@@ -21,10 +21,10 @@ from app.experts.pace import WEIGHT_BYTES, reading_s, with_tokens
 from app.experts.request import LinkFields, Planned, own_fields, planned_of
 from app.experts.statistics import common_layers
 from app.services.requests import RoutingReference
-from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
-from cluster_models.expert_slots import ExpertSlots
-from cluster_models.routing import RoutedWorkload
+from cluster_models.model.architecture import Architecture
+from cluster_models.routing.counts import RoutedWorkload
+from cluster_models.training.expert_slots import ExpertSlots
 from cluster_models.units import MILLISECOND
 from readers.routing.reading import MOST_LAYERS
 from solver.experts.layout import ExpertLayout

@@ -17,7 +17,7 @@ from app.experts.links import Given, prices_of, terms_of
 from app.experts.wanted import Ask, ChainTerms
 from app.services.requests import ModelReference, RoutingReference
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
 from solver.experts.dispatch import RouterRule
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import CopyChoice

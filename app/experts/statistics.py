@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.plan import Degrees, Plan, RankPlace
+from cluster_models.training.plan import Degrees, Plan, RankPlace
 from solver.check.placement import coordinates
 
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")

@@ -7,10 +7,10 @@ from typing import Any
 
 from app.exports.launch_value import Launch
 from app.exports.megatron_releases import connections
-from cluster_models.architecture import Architecture
-from cluster_models.expert_slots import ExpertSlots
-from cluster_models.plan import Plan, RankOrder
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.expert_slots import ExpertSlots
+from cluster_models.training.plan import Plan, RankOrder
+from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 
 ExpertOrder = tuple[tuple[int, tuple[int, ...]], ...]
 

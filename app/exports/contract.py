@@ -14,7 +14,7 @@ from app.exports.claims import Claims, claims_of
 from app.exports.launch_value import Launch, launch_of
 from app.exports.options import DEFAULTS, Options
 from cluster_models.errors import InvalidConfiguration, InvalidInput
-from cluster_models.plan import Plan
+from cluster_models.training.plan import Plan
 
 ZIP: Final = "application/zip"
 SHELL: Final = "text/x-shellscript"

@@ -15,8 +15,8 @@ from app.exports.contract import ZIP, Export, ExportFile, Files, unsupported
 from app.exports.launch_value import Launch
 from app.exports.options import Options
 from app.exports.readback.deepspeed import DEEPSPEED_SAYS, read_deepspeed
-from cluster_models.gpus import Precision
-from cluster_models.workload import Recompute, Sharding
+from cluster_models.cluster.gpus import Precision
+from cluster_models.training.workload import Recompute, Sharding
 
 _STAGE: Final = {Sharding.NONE: 0, Sharding.OPTIMIZER: 1, Sharding.PARAMETERS: 3}
 

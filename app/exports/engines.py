@@ -12,7 +12,7 @@ from typing import Final
 from app.exports.contract import unsupported
 from app.exports.launch_value import Launch
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.plan import RankOrder
+from cluster_models.training.plan import RankOrder
 
 ENGINE_SAYS: Final = frozenset(
     {"world", "hosts", "first_host", "gpus_per_host", "gpus", "tensor", "pipeline", "data", "expert"}

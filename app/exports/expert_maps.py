@@ -19,7 +19,7 @@ from app.exports.launch_value import Launch
 from app.exports.options import Options
 from app.exports.readback.words import file_named, flags, number, value, words
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.expert_slots import ExpertSlots
+from cluster_models.training.expert_slots import ExpertSlots
 
 MOST_PREDICTION_LAYERS: Final = 8
 """Layers of multi-token prediction for which there are rows: published checkpoints have one, drafts repeat it."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.exports.arithmetic import check_divisions, check_host_names, check_layers, check_world, gpus_of_host
-from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.interleaving import micro_batch_group
-from cluster_models.plan import Configuration, Degrees, Plan
-from cluster_models.workload import TrainingWorkload
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.interleaving import micro_batch_group
+from cluster_models.training.plan import Configuration, Degrees, Plan
+from cluster_models.training.workload import TrainingWorkload
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,10 @@ from app.exports.megatron_releases import (
 )
 from app.exports.options import Options
 from app.exports.readback.megatron import GROUP, MEGATRON_SAYS, read_megatron
-from cluster_models.frameworks import AttentionKernels, CudaGraphs, Float8Scaling
-from cluster_models.gpus import Precision
-from cluster_models.plan import Plan, RankOrder
-from cluster_models.workload import Optimizer, Recompute, Sharding, TrainingWorkload
+from cluster_models.cluster.gpus import Precision
+from cluster_models.training.frameworks import AttentionKernels, CudaGraphs, Float8Scaling
+from cluster_models.training.plan import Plan, RankOrder
+from cluster_models.training.workload import Optimizer, Recompute, Sharding, TrainingWorkload
 
 _SCALING: Final = {
     Float8Scaling.DELAYED: (),

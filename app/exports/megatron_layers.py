@@ -9,9 +9,9 @@ from __future__ import annotations
 from app.exports.contract import unsupported
 from app.exports.megatron_flags import Flag
 from app.exports.megatron_releases import generation_with, has, release_name
-from cluster_models.frameworks import Framework
-from cluster_models.layer_splits import ANY_SINCE, LayerSplit, Rows, can_launch, split_of
-from cluster_models.plan import Configuration
+from cluster_models.training.frameworks import Framework
+from cluster_models.training.layer_splits import ANY_SINCE, LayerSplit, Rows, can_launch, split_of
+from cluster_models.training.plan import Configuration
 
 _LAYOUT = "--pipeline-model-parallel-layout"
 

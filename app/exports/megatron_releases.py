@@ -12,12 +12,12 @@ from types import MappingProxyType
 from typing import Final
 
 from app.exports.launch_value import Launch
-from cluster_models.catalogue import gpu_kinds
-from cluster_models.frameworks import ExpertDispatch, Framework, frameworks
-from cluster_models.gpus import Precision
-from cluster_models.interleaving import SIZED_SINCE
-from cluster_models.plan import Plan
-from cluster_models.workload import Recompute, Sharding
+from cluster_models.cluster.catalogue import gpu_kinds
+from cluster_models.cluster.gpus import Precision
+from cluster_models.training.frameworks import ExpertDispatch, Framework, frameworks
+from cluster_models.training.interleaving import SIZED_SINCE
+from cluster_models.training.plan import Plan
+from cluster_models.training.workload import Recompute, Sharding
 
 OLDEST: Final = 8
 NEWEST: Final = 19

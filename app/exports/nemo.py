@@ -15,10 +15,10 @@ from app.exports.megatron_layers import pipeline_layout
 from app.exports.megatron_releases import NEWEST, SINCE, has, overlaps_experts, release_name, vendors
 from app.exports.options import Options
 from app.exports.readback.nemo import GROUP, NEMO_SAYS, read_nemo
-from cluster_models.frameworks import CudaGraphs, ExpertBalance, ExpertDispatch, Float8Scaling
-from cluster_models.gpus import Precision
-from cluster_models.plan import RankOrder
-from cluster_models.workload import Recompute, Sharding
+from cluster_models.cluster.gpus import Precision
+from cluster_models.training.frameworks import CudaGraphs, ExpertBalance, ExpertDispatch, Float8Scaling
+from cluster_models.training.plan import RankOrder
+from cluster_models.training.workload import Recompute, Sharding
 
 _PRECISION: Final = {
     Precision.BF16: "bf16_mixed",

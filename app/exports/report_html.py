@@ -13,7 +13,7 @@ from app.exports.contract import Export, ExportFile, Family, Files
 from app.exports.launch_value import Launch
 from app.exports.options import Options
 from app.exports.readback.report import REPORT_SAYS, read_report
-from cluster_models.plan import MEMORY_PARTS, TIME_PARTS, Plan, StageMemory
+from cluster_models.training.plan import MEMORY_PARTS, TIME_PARTS, Plan, StageMemory
 from cluster_models.units import GIB, MILLISECOND
 
 HTML: Final = "text/html"

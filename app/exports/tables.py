@@ -11,7 +11,7 @@ from app.documents.plan import PlanDocument
 from app.exports.arithmetic import check_layers, check_world, expert_rank, expert_tensor_rank
 from app.exports.contract import JSON, View
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.plan import Plan
+from cluster_models.training.plan import Plan
 from cluster_models.units import MICROSECOND
 
 

@@ -15,10 +15,10 @@ from app.exports.launch_value import Launch
 from app.exports.megatron import expert_order_lines
 from app.exports.options import Options
 from app.exports.readback.torchtitan import TORCHTITAN_SAYS, read_torchtitan, split_layers
-from cluster_models.gpus import Precision
-from cluster_models.interleaving import equal_group
-from cluster_models.plan import RankOrder
-from cluster_models.workload import Sharding
+from cluster_models.cluster.gpus import Precision
+from cluster_models.training.interleaving import equal_group
+from cluster_models.training.plan import RankOrder
+from cluster_models.training.workload import Sharding
 
 Setting = int | str | tuple[tuple[str, ...], ...]
 Settings = dict[str, dict[str, Setting]]

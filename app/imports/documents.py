@@ -12,8 +12,8 @@ from app.documents.measurements import MeasurementDocument, MeasurementsDocument
 from app.documents.nodes import NodeDocument
 from app.documents.reading import InvalidDocument, problems_of_validation, read_document
 from app.documents.switches import SwitchDocument
+from cluster_models.cluster.topology import Cluster, NicGroup, Node
 from cluster_models.errors import InvalidInput
-from cluster_models.topology import Cluster, NicGroup, Node
 from cluster_models.units import GBIT
 from cluster_models.wording import named
 from readers.proposal.values import EVERY_NODE, Proposal, ProposedNode

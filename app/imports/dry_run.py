@@ -18,12 +18,12 @@ from app.imports.sources import SentFile, open_files
 from app.imports.unused_answers import UnusedAnswer, unused_answers
 from app.presentation.figures import plural
 from app.serialization import jsonable
+from cluster_models.cluster.measurements import Sample, SampleStatus
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import MOST_NODES, Cluster
 from cluster_models.errors import InvalidInput
-from cluster_models.link_classes import classify
-from cluster_models.measurements import Sample, SampleStatus
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.suspicions import reject_absurd, suspicions
-from cluster_models.topology import MOST_NODES, Cluster
+from cluster_models.links.classes import classify
+from cluster_models.links.suspicions import reject_absurd, suspicions
 from readers.frame.reading import Reading
 from readers.proposal.aliases import AliasTable
 from readers.proposal.combine import combine

@@ -6,7 +6,7 @@ from typing import Final
 
 from app.imports.report_answers import ImportAnswer
 from app.imports.unused_answers import PRODUCT
-from cluster_models.catalogue import NodeKind, node_kinds
+from cluster_models.cluster.catalogue import NodeKind, node_kinds
 
 _SEEN: Final = "gpus-seen"
 """Code of the doubt that only a test tells the GPUs of a node."""

@@ -24,7 +24,7 @@ from app.imports.report_answers import (
     places,
 )
 from app.imports.summaries import fact_words, summary
-from cluster_models.measurements import SampleStatus
+from cluster_models.cluster.measurements import SampleStatus
 from readers.frame.facts import Fact
 from readers.frame.findings import Finding, Severity
 from readers.frame.reading import Contents, Reading, Section

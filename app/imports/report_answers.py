@@ -12,7 +12,7 @@ from app.documents.measurements import MeasurementsDocument
 from app.documents.values import Computed, Given, Holds, ValueAnswer
 from app.imports.blocking import is_needed
 from app.imports.documents import shown
-from cluster_models.topology import NodeState
+from cluster_models.cluster.topology import NodeState
 from readers.frame.facts import HealthFact, Name, Origin
 from readers.frame.findings import Finding, Severity
 from readers.frame.reading import Reading

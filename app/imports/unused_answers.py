@@ -9,9 +9,9 @@ from itertools import takewhile
 from typing import Final
 
 from app.documents.reading import FieldProblem, close_name
-from cluster_models.catalogue import gpu_kind
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.topology import Cluster
 from cluster_models.errors import InvalidCluster
-from cluster_models.topology import Cluster
 from readers.frame.facts import Fact, HostFact, MatrixFact, RunFact, WiringFact
 from readers.frame.reading import Reading
 from readers.proposal.aliases import spellings

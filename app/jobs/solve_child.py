@@ -7,14 +7,14 @@ from typing import IO, Any, Final
 
 from app.jobs.child_talk import answer_one, failed, say
 from app.serialization import jsonable, load
-from cluster_models.architecture import Architecture
-from cluster_models.fitted import FittedParameters
-from cluster_models.plan import NoPlan
-from cluster_models.routing import ExpertLoads
-from cluster_models.serving_goal import ServedModel, ServingGoal
-from cluster_models.serving_refusal import NoServingPlan
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.workload import TrainingWorkload
+from cluster_models.calibration.fitted import FittedParameters
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.model.architecture import Architecture
+from cluster_models.routing.counts import ExpertLoads
+from cluster_models.serving.goal import ServedModel, ServingGoal
+from cluster_models.serving.refusal import NoServingPlan
+from cluster_models.training.plan import NoPlan
+from cluster_models.training.workload import TrainingWorkload
 from solver.check import check_plan
 from solver.problem import PlanningProblem, Progress, SearchOptions
 from solver.search import plan

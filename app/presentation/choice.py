@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from app.presentation.figures import count, percent, plural
-from cluster_models.plan import Configuration, Plan
-from cluster_models.selection import Selection, Simplicity
-from cluster_models.workload import Choice
+from cluster_models.training.plan import Configuration, Plan
+from cluster_models.training.selection import Selection, Simplicity
+from cluster_models.training.workload import Choice
 
 _SIMPLER: Final = {
     Simplicity.GPU_KINDS: "fewer GPU kinds",

@@ -19,8 +19,8 @@ from app.presentation.decision import (
     spare_words,
 )
 from app.presentation.figures import NOT_KNOWN, count, gib, interval, interval_name, percent, plural, seconds
-from cluster_models.comparison import step_difference
-from cluster_models.plan import TIME_PARTS, Plan, TimeBreakdown
+from cluster_models.training.comparison import step_difference
+from cluster_models.training.plan import TIME_PARTS, Plan, TimeBreakdown
 
 PLAN: Final = "plan"
 """Name of the plan at the head of its column."""

@@ -10,9 +10,9 @@ from typing import Final
 
 from app.presentation.figures import count, plural, spans
 from app.presentation.frameworks import framework_words
-from cluster_models.placement_rules import PlacementRules
-from cluster_models.plan import Configuration, Degrees
-from cluster_models.workload import TrainingWorkload
+from cluster_models.training.placement_rules import PlacementRules
+from cluster_models.training.plan import Configuration, Degrees
+from cluster_models.training.workload import TrainingWorkload
 
 _DEGREES: Final = (
     ("tensor", "TP", "tensor parallel"),

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.presentation.figures import plural, spans
-from cluster_models.plan import Degrees, Plan, RankPlace
-from cluster_models.topology import Cluster, Node
+from cluster_models.cluster.topology import Cluster, Node
+from cluster_models.training.plan import Degrees, Plan, RankPlace
 from cluster_models.wording import joined
 
 

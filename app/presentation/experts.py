@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.presentation.figures import percent, seconds, spans
-from cluster_models.plan import Plan
+from cluster_models.training.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

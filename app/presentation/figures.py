@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
-from cluster_models.plan import Confidence
+from cluster_models.training.plan import Confidence
 from cluster_models.units import GBYTE, GIB, KIB, MIB, MICROSECOND, MILLISECOND, TFLOP
 
 _BINARY: Final = ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"))

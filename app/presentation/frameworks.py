@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster_models.frameworks import Framework
+from cluster_models.training.frameworks import Framework
 
 
 def framework_words(framework: Framework) -> str:

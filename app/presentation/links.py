@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 
 from app.presentation.figures import data_bytes, gbytes_per_s, percent, plural
-from cluster_models.links import LinkModel
-from cluster_models.slow_links import SLOW_SHARE, SlowLink
-from cluster_models.topology import Cluster
+from cluster_models.cluster.topology import Cluster
+from cluster_models.links.model import LinkModel
+from cluster_models.links.slow_links import SLOW_SHARE, SlowLink
 from cluster_models.units import MIB
 
 SHOWN_MESSAGE_BYTES: Final = 256 * MIB

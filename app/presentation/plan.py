@@ -14,8 +14,8 @@ from app.presentation.figures import count, gib, interval, interval_name, percen
 from app.presentation.proof import Proof, proof
 from app.presentation.robustness import DriftRow, drift_basis, drift_rows
 from app.presentation.survival import survival_sentences
-from cluster_models.plan import Alternative, Plan, Provenance
-from cluster_models.workload import LinkBandwidth, Objective, TrainingWorkload
+from cluster_models.training.plan import Alternative, Plan, Provenance
+from cluster_models.training.workload import LinkBandwidth, Objective, TrainingWorkload
 
 Pairs = tuple[tuple[str, str], ...]
 

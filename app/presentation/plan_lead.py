@@ -8,8 +8,8 @@ from typing import Final
 from app.presentation.choice import caution_of
 from app.presentation.figures import count, percent, plural, seconds
 from app.presentation.proof import TOO_SMALL_TO_SAY
-from cluster_models.plan import Plan, StopReason
-from cluster_models.workload import Objective, TrainingWorkload
+from cluster_models.training.plan import Plan, StopReason
+from cluster_models.training.workload import Objective, TrainingWorkload
 
 MOST_THINGS: Final = 3
 

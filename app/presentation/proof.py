@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.presentation.figures import count, percent, plural, seconds
-from cluster_models.plan import Certificate, StopReason
-from cluster_models.workload import Objective
+from cluster_models.training.plan import Certificate, StopReason
+from cluster_models.training.workload import Objective
 
 _ENDED: Final = {
     StopReason.PROVEN: "every other candidate was ruled out",

@@ -8,9 +8,9 @@ from typing import Final
 
 from app.presentation.figures import NOT_KNOWN, count, plural
 from app.services.health_events import EventRecord
-from cluster_models.conditions import OPERATOR, Condition
-from cluster_models.health_events import Entity, EntityKind, HealthState
-from cluster_models.recovery import Migration, RecoveryAction, StateSource, TimeRange
+from cluster_models.health.conditions import OPERATOR, Condition
+from cluster_models.health.events import Entity, EntityKind, HealthState
+from cluster_models.jobs.recovery import Migration, RecoveryAction, StateSource, TimeRange
 from cluster_models.units import GBYTE
 
 ACTIONS: Final[Mapping[RecoveryAction, str]] = {

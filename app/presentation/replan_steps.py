@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from app.presentation.recovery import duration, duration_range
 from app.presentation.replans import starts_anew
-from cluster_models.plan import Plan
-from cluster_models.recovery import BatchDecision, JobDecision, Migration, RecoveryAction, TimeRange
+from cluster_models.jobs.recovery import BatchDecision, JobDecision, Migration, RecoveryAction, TimeRange
+from cluster_models.training.plan import Plan
 from cluster_models.wording import joined
 
 

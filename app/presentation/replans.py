@@ -7,8 +7,8 @@ from typing import Final, Protocol
 
 from app.presentation.figures import percent
 from app.presentation.recovery import data_size, duration
-from cluster_models.plan import StopReason
-from cluster_models.recovery import BatchDecision, JobDecision, Migration, RecoveryAction
+from cluster_models.jobs.recovery import BatchDecision, JobDecision, Migration, RecoveryAction
+from cluster_models.training.plan import StopReason
 from cluster_models.wording import named
 
 ACTION_VERBS: Final[Mapping[RecoveryAction, str]] = {

@@ -31,8 +31,8 @@ from app.presentation.serving_words import (
     range_words,
     rate_words,
 )
-from cluster_models.plan import Provenance, StopReason
-from cluster_models.serving_plan import IdleReason, PlannedPool, ServingPlan, ServingWarning, ServingWarningKind
+from cluster_models.serving.plan import IdleReason, PlannedPool, ServingPlan, ServingWarning, ServingWarningKind
+from cluster_models.training.plan import Provenance, StopReason
 
 _ENDED: Final = {
     StopReason.PROVEN: "All that could be better by more than the gap asked for is ruled out.",

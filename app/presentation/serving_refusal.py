@@ -10,7 +10,7 @@ from app.presentation.figures import seconds
 from app.presentation.plan import Pairs
 from app.presentation.serving_plan import serving_provenance
 from app.presentation.serving_words import FIRST_TOKEN, TOKEN, configuration_words
-from cluster_models.serving_refusal import NoServingPlan, NoServingReason, Remedy, RemedyKind
+from cluster_models.serving.refusal import NoServingPlan, NoServingReason, Remedy, RemedyKind
 
 _REASONS: Final = {
     NoServingReason.NO_GPUS: "no usable GPU is free",

@@ -9,9 +9,9 @@ from typing import Final
 
 from app.presentation.figures import count, gib, percent, plural, seconds, spans
 from app.presentation.serving_words import FIRST_TOKEN, PHASES, TOKEN, configuration_words, share_words
-from cluster_models.serving_figures import StepShares
-from cluster_models.serving_plan import FrontPoint, LossReason, PlannedPool, ServingAlternative, ServingPlan
-from cluster_models.serving_replicas import Replica
+from cluster_models.serving.figures import StepShares
+from cluster_models.serving.plan import FrontPoint, LossReason, PlannedPool, ServingAlternative, ServingPlan
+from cluster_models.serving.replicas import Replica
 
 STEP_PARTS: Final = {
     "dense_s": "matrix products",

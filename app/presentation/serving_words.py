@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from app.presentation.figures import count, percent, seconds
-from cluster_models.serving import ServingConfiguration
-from cluster_models.serving_figures import Interval
-from cluster_models.serving_goal import ServingObjective
-from cluster_models.serving_replicas import Phase
+from cluster_models.serving.figures import Interval
+from cluster_models.serving.goal import ServingObjective
+from cluster_models.serving.replicas import Phase
+from cluster_models.serving.workload import ServingConfiguration
 
 PHASES: Final = {Phase.BOTH: "prefill and decode", Phase.PREFILL: "prefill", Phase.DECODE: "decode"}
 OBJECTIVES: Final = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from cluster_models.failure_domains import FailureDomainLosses
-from cluster_models.plan import Plan
+from cluster_models.training.failure_domains import FailureDomainLosses
+from cluster_models.training.plan import Plan
 
 _NAMED: Final = 5
 """Domains that a sentence names."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from app.presentation.figures import gbytes_per_s
-from cluster_models.topology import Cluster
+from cluster_models.cluster.topology import Cluster
 from cluster_models.wording import named
 
 _NAMED: Final = 8

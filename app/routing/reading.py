@@ -10,7 +10,7 @@ from typing import TypeVar
 from app.imports.sources import MOST_UNPACKED_BYTES, SentFile
 from app.routing.opening import open_files
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
 from cluster_models.units import MIB
 from readers.frame.findings import Finding, note_in
 from readers.routing.reading import RunningMap

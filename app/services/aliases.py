@@ -12,7 +12,7 @@ from app.db.tables import NodeAliasRow
 from app.documents.reading import FieldProblem, InvalidDocument, close_name
 from app.services import clusters
 from app.services.preconditions import ExpectedVersions
-from cluster_models.topology import Cluster
+from cluster_models.cluster.topology import Cluster
 from readers.proposal.aliases import AliasTable, is_host, spellings
 
 

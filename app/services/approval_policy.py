@@ -14,8 +14,8 @@ from app.presentation.figures import percent, plural
 from app.presentation.recovery import OTHER_ACTIONS, duration
 from app.services import clusters, health_events, occupancy, reports
 from app.services.replan_settings import ReplanSettings
-from cluster_models.recovery import BatchDecision, RecoveryAction
-from cluster_models.storms import storms_of
+from cluster_models.health.storms import storms_of
+from cluster_models.jobs.recovery import BatchDecision, RecoveryAction
 
 LEAST_STORM_NODES: Final = 3
 """Fewer nodes than this are no storm, however small the cluster."""

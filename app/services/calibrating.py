@@ -24,11 +24,11 @@ from app.documents.hardware_profile import HardwareProfileDocument
 from app.documents.training_runs import MeasuredRuns
 from app.presentation.figures import plural
 from app.services.field_paths import errors_under
-from cluster_models.catalogue import gpu_kind
+from cluster_models.calibration.hardware_profile import HardwareProfile
+from cluster_models.calibration.training_run import TrainingRun
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.gpus import GpuKind
 from cluster_models.errors import InvalidInput
-from cluster_models.gpus import GpuKind
-from cluster_models.hardware_profile import HardwareProfile
-from cluster_models.training_run import TrainingRun
 from cluster_models.units import TFLOP
 from cluster_models.wording import named
 from solver.costs.calibration import PARAMETERS, Owner

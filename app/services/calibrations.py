@@ -14,9 +14,9 @@ from app.db.tables import CalibrationKindRow, CalibrationRow
 from app.documents.calibration import CalibrationDocument
 from app.services.errors import NameTaken, NotFound
 from app.services.pagination import Page, in_order
+from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.errors import InvalidInput
-from cluster_models.fitted import FittedParameters
-from cluster_models.plan import Plan
+from cluster_models.training.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

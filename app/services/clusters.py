@@ -19,8 +19,8 @@ from app.services import measurements
 from app.services.errors import Conflict, NameTaken, NotFound
 from app.services.pagination import Page, decode_cursor, page_of
 from app.services.preconditions import ExpectedVersions, check_version
+from cluster_models.cluster.topology import Cluster, Node, NodeState
 from cluster_models.errors import InvalidCluster
-from cluster_models.topology import Cluster, Node, NodeState
 from cluster_models.wording import named
 
 _MEASUREMENTS: Final = (

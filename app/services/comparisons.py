@@ -7,7 +7,7 @@ from app.comparing.standings import Contender, Standing, configuration_in, price
 from app.db.engine import SessionFactory
 from app.services import plans
 from app.services.field_paths import errors_under
-from cluster_models.plan import Plan
+from cluster_models.training.plan import Plan
 from solver.problem import PlanningProblem
 
 

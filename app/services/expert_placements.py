@@ -26,10 +26,10 @@ from app.services.errors import NotFound
 from app.services.field_paths import errors_under
 from app.services.requests import RoutingReference
 from app.services.subprocesses import in_subprocess
-from cluster_models.architecture import Architecture
+from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import RoutedWorkload
-from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.model.architecture import Architecture
+from cluster_models.routing.counts import RoutedWorkload
 
 LIMIT_S: Final = 300.0
 

@@ -22,9 +22,9 @@ from app.services import (
 from app.services.errors import Conflict
 from app.services.live_clusters import as_held, read_held
 from app.services.replans import ReplanRecord
-from cluster_models.degraded import degraded
-from cluster_models.recovery import BatchDecision
-from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.health.degraded import degraded
+from cluster_models.jobs.recovery import BatchDecision
 
 
 @dataclass(frozen=True, slots=True)

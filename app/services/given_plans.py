@@ -11,7 +11,7 @@ from app.documents.plan import PlanDocument
 from app.documents.reading import FieldProblem, InvalidDocument
 from app.exports.launch_value import launch_of
 from app.services.running_plans import PlanSource
-from cluster_models.plan import Plan
+from cluster_models.training.plan import Plan
 from cluster_models.units import GIB, TFLOP
 
 LONGEST_STEP_S: Final = 1e9

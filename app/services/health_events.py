@@ -17,9 +17,9 @@ from app.events.news import news
 from app.events.reading import ToldEvent
 from app.services import clusters, replan_settings
 from app.services.pagination import Page, newest_first
-from cluster_models.conditions import REPEATED_WITHIN_S, Condition
-from cluster_models.health_events import Entity, EntityKind, HealthEvent, HealthState
-from cluster_models.recovery import Quarantine
+from cluster_models.health.conditions import REPEATED_WITHIN_S, Condition
+from cluster_models.health.events import Entity, EntityKind, HealthEvent, HealthState
+from cluster_models.jobs.recovery import Quarantine
 
 KEPT_FOR: Final = timedelta(seconds=3 * REPEATED_WITHIN_S)
 """Reports that later ones follow are forgotten after this: long past the count of repeat offenders."""

@@ -19,9 +19,9 @@ from app.services.clusters import StoredCluster
 from app.services.errors import ImportChanged, NameTaken, NotFound
 from app.services.idempotency import fingerprint
 from app.services.preconditions import ExpectedVersions
+from cluster_models.cluster.measurements import Sample
+from cluster_models.cluster.topology import Cluster
 from cluster_models.errors import InvalidInput
-from cluster_models.measurements import Sample
-from cluster_models.topology import Cluster
 from readers.frame.facts import NameKind
 from readers.proposal.values import Answers, Proposal
 

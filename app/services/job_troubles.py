@@ -14,9 +14,9 @@ from app.serialization import load
 from app.services import clusters, health_events, live_clusters
 from app.services.occupancy import Gpus
 from app.services.touching import TROUBLE, concerns
-from cluster_models.conditions import Condition
-from cluster_models.health_events import EntityKind, HealthState
-from cluster_models.running import RecoveryPolicy
+from cluster_models.health.conditions import Condition
+from cluster_models.health.events import EntityKind, HealthState
+from cluster_models.jobs.running import RecoveryPolicy
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 
 from app.db.running_tables import OccupiedGpuRow
 from app.services import clusters, health_events, occupancy, snapshots
-from cluster_models.degraded import degraded
-from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.health.degraded import degraded
 
 
 @dataclass(frozen=True, slots=True)

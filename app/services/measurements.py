@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from app.db.base import UtcDateTime
 from app.db.tables import MeasurementRow
 from app.services.pagination import Page, in_order
-from cluster_models.measurements import Collective, Direction, Sample, SampleStatus
+from cluster_models.cluster.measurements import Collective, Direction, Sample, SampleStatus
 
 _COLUMNS: Final = tuple(field.name for field in fields(Sample))
 _QUERY: Final = select(*(getattr(MeasurementRow, name) for name in _COLUMNS))

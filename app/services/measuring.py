@@ -11,8 +11,8 @@ from app.exports.contract import Files
 from app.exports.measuring import render_kubernetes, render_mpi, render_slurm
 from app.exports.options import DEFAULTS, Options
 from app.services import clusters, plans, snapshots
-from cluster_models.plan import Plan
-from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.training.plan import Plan
 from solver.measuring.choose import MeasuringPlan, what_to_measure
 
 

@@ -18,8 +18,8 @@ from app.serialization import jsonable, load
 from app.services.errors import NameTaken, NotFound
 from app.services.field_paths import errors_under
 from app.services.pagination import Page, in_order
-from cluster_models.architecture import Architecture
-from cluster_models.model_catalogue import catalogue_model, catalogue_models
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.catalogue import catalogue_model, catalogue_models
 
 
 @dataclass(frozen=True, slots=True)

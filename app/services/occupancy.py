@@ -20,10 +20,10 @@ from app.db.status import RunningPlanStatus
 from app.documents.reading import FieldProblem, InvalidDocument, close_name
 from app.services import clusters, health_events
 from app.services.errors import GpusTaken
-from cluster_models.degraded import degraded
-from cluster_models.plan import Plan
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import Cluster
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Cluster
+from cluster_models.health.degraded import degraded
+from cluster_models.training.plan import Plan
 
 Gpus = frozenset[tuple[str, int]]
 """GPUs as (node, number)."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster_models.routing import Counts, RoutedWorkload
+from cluster_models.routing.counts import Counts, RoutedWorkload
 
 _HEADER: Final = "header"
 _TABLES: Final = ("transitions", "coactivation")

@@ -11,12 +11,12 @@ from app.documents.routing import planned_loads
 from app.services import calibrations, clusters, live_clusters, models, routing, snapshots
 from app.services.field_paths import errors_under
 from app.services.requests import ClusterRequest, OptionsDocument, ProblemRequest
-from cluster_models.architecture import Architecture
+from cluster_models.calibration.fitted import FittedParameters
+from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidInput
-from cluster_models.fitted import FittedParameters
-from cluster_models.links import effective_links
-from cluster_models.routing import ExpertLoads
-from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.links.model import effective_links
+from cluster_models.model.architecture import Architecture
+from cluster_models.routing.counts import ExpertLoads
 from solver.degrees.legality import check_workload
 from solver.placement.cluster_fabrics import fabrics
 from solver.problem import PlanningProblem, SearchOptions

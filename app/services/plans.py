@@ -20,12 +20,12 @@ from app.services.errors import NotFound, NotReady
 from app.services.pagination import Page, newest_first
 from app.services.planning_problems import make_problem, search_options
 from app.services.requests import PlanRequest
-from cluster_models.architecture import Architecture
-from cluster_models.fitted import FittedParameters
-from cluster_models.plan import NoPlan, Plan
-from cluster_models.routing import ExpertLoads
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.workload import TrainingWorkload
+from cluster_models.calibration.fitted import FittedParameters
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.model.architecture import Architecture
+from cluster_models.routing.counts import ExpertLoads
+from cluster_models.training.plan import NoPlan, Plan
+from cluster_models.training.workload import TrainingWorkload
 from solver.problem import PlanningProblem, Progress, SearchOptions
 
 

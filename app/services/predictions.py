@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from app.documents.configuration import ConfigurationDocument
 from cluster_models.errors import InvalidConfiguration, SolverFailed
-from cluster_models.plan import Configuration, Plan
-from cluster_models.workload import Recompute, Sharding
+from cluster_models.training.plan import Configuration, Plan
+from cluster_models.training.workload import Recompute, Sharding
 from solver.check import check_plan
 from solver.check.memory import memory_violations
 from solver.degrees.layout import filled_stages

@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 
 from app.services import clusters, health_events, replan_settings
 from app.services.health_events import KEPT_FOR
-from cluster_models.health_events import EntityKind
-from cluster_models.outages import Outage, outages_of
+from cluster_models.health.events import EntityKind
+from cluster_models.health.outages import Outage, outages_of
 
 IN_NODES: Final = frozenset({EntityKind.NODE, EntityKind.GPU, EntityKind.NIC})
 """Parts of nodes, whose outages are failures of a node."""

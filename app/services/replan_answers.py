@@ -18,8 +18,8 @@ from app.services.errors import GpusTaken, WrongStatus
 from app.services.job_plans import job_plans
 from app.services.occupancy import Gpus, gpus_of
 from app.services.replan_steps import SERVICE, Actor
-from cluster_models.plan import Plan
-from cluster_models.recovery import BatchDecision, JobDecision, RecoveryAction
+from cluster_models.jobs.recovery import BatchDecision, JobDecision, RecoveryAction
+from cluster_models.training.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

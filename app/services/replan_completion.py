@@ -20,7 +20,7 @@ from app.services.errors import NotFound, WrongStatus
 from app.services.job_plans import job_plans
 from app.services.replan_steps import Actor
 from app.services.running_plans import RunningPlanRecord
-from cluster_models.recovery import BatchDecision, JobDecision, RecoveryAction
+from cluster_models.jobs.recovery import BatchDecision, JobDecision, RecoveryAction
 
 APPROVED: Final = (ReplanStatus.APPROVED, ReplanStatus.APPLYING)
 TO_BE_DONE: Final = frozenset(RecoveryAction) - {RecoveryAction.NONE, RecoveryAction.WAIT}

@@ -22,12 +22,12 @@ from app.services.job_plans import job_plans
 from app.services.live_clusters import Held, as_held, read_held
 from app.services.replan_settings import ReplanSettings
 from app.services.touching import concerns
-from cluster_models.conditions import Condition
-from cluster_models.degraded import degraded
-from cluster_models.health_events import HealthEvent, HealthState
-from cluster_models.recovery import Quarantine
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import Cluster
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Cluster
+from cluster_models.health.conditions import Condition
+from cluster_models.health.degraded import degraded
+from cluster_models.health.events import HealthEvent, HealthState
+from cluster_models.jobs.recovery import Quarantine
 
 LEAVING: Final = (HealthState.FAILED, HealthState.DRAINING)
 """States of parts that jobs wait for."""

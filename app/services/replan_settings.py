@@ -12,7 +12,8 @@ from sqlalchemy.orm import Session
 from app.db.replan_tables import ReplanSettingsRow
 from app.serialization import jsonable, load
 from app.services import clusters
-from cluster_models.conditions import (
+from cluster_models.errors import InvalidInput
+from cluster_models.health.conditions import (
     DRAIN_LEAD_S,
     HYSTERESIS_S,
     REPEATED_FAILURES,
@@ -20,9 +21,8 @@ from cluster_models.conditions import (
     conditions_of,
     quarantine_of,
 )
-from cluster_models.errors import InvalidInput
-from cluster_models.health_events import EntityKind, HealthEvent
-from cluster_models.recovery import Quarantine, RecoveryAction
+from cluster_models.health.events import EntityKind, HealthEvent
+from cluster_models.jobs.recovery import Quarantine, RecoveryAction
 from solver.replanning.problem import HORIZON_S, SPARE_WORTH_SHARE, ReplanOptions
 
 BACK_AFTER: Final = tuple(f"{kind}_back_after_s" for kind in ("node", "gpu", "nic", "switch"))

@@ -32,7 +32,7 @@ from app.services import replan_settings as all_settings
 from app.services.replan_steps import SERVICE
 from app.services.solves import MAX_RESCUES, failure
 from app.services.webhooks import EventType
-from cluster_models.recovery import BatchDecision
+from cluster_models.jobs.recovery import BatchDecision
 
 UNDECIDED: Final = (ReplanStatus.COLLECTING, ReplanStatus.SOLVING)
 

@@ -13,8 +13,8 @@ from app.serialization import load
 from app.services import replan_answers, replan_rows
 from app.services.errors import NotFound, NotReady
 from app.services.replans import Answer
-from cluster_models.plan import Plan
-from cluster_models.recovery import BatchDecision, JobDecision
+from cluster_models.jobs.recovery import BatchDecision, JobDecision
+from cluster_models.training.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,9 +35,9 @@ from app.services.health_events import EventRecord
 from app.services.occupancy import Gpus
 from app.services.replan_steps import SERVICE
 from app.services.touching import fresh_trouble, standing_trouble, touched
-from cluster_models.conditions import Condition
-from cluster_models.health_events import HealthEvent
-from cluster_models.topology import Cluster
+from cluster_models.cluster.topology import Cluster
+from cluster_models.health.conditions import Condition
+from cluster_models.health.events import HealthEvent
 from cluster_models.wording import named
 
 MOST_NAMED: Final = 5

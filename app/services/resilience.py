@@ -12,13 +12,13 @@ from app.services import clusters, plans, snapshots
 from app.services.errors import NotFound
 from app.services.running_plans import PlanSource, check_fits
 from app.services.subprocesses import in_subprocess
+from cluster_models.calibration.fitted import FittedParameters
+from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidInput
-from cluster_models.failure_domains import FailureDomainLosses
-from cluster_models.fitted import FittedParameters
-from cluster_models.plan import NoPlan, Plan
-from cluster_models.running import RecoveryPolicy
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.workload import TrainingWorkload
+from cluster_models.jobs.running import RecoveryPolicy
+from cluster_models.training.failure_domains import FailureDomainLosses
+from cluster_models.training.plan import NoPlan, Plan
+from cluster_models.training.workload import TrainingWorkload
 
 if TYPE_CHECKING:
     from solver.replanning.resilience import EffectiveTraining, Hardening

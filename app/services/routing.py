@@ -21,7 +21,7 @@ from app.services.packed_counts import packed, unpacked
 from app.services.pagination import Page, in_order
 from app.services.preconditions import ExpectedVersions, check_version
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
 
 MOST_COUNTS: Final = 2**25
 """Bound for all workloads of a set, pairs included: 256 MiB while they are unpacked."""

@@ -20,9 +20,9 @@ from app.services.errors import NameTaken, WrongStatus
 from app.services.job_troubles import JobTrouble
 from app.services.pagination import Page, decode_cursor, page_of
 from app.services.running_plans import PlanSource, RunningPlanRecord
-from cluster_models.conditions import Condition
-from cluster_models.health_events import HealthState
-from cluster_models.running import InvalidRunningJob, RecoveryPolicy
+from cluster_models.health.conditions import Condition
+from cluster_models.health.events import HealthState
+from cluster_models.jobs.running import InvalidRunningJob, RecoveryPolicy
 
 _HELD = (
     select(func.count()).where(OccupiedGpuRow.job_id == RunningJobRow.id).correlate(RunningJobRow).scalar_subquery()

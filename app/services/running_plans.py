@@ -18,10 +18,10 @@ from app.services import calibrations, clusters, occupancy, plans
 from app.services.errors import NotFound, WrongStatus
 from app.services.occupancy import gpus_of
 from app.services.pagination import Page, newest_first
-from cluster_models.fitted import FittedParameters
-from cluster_models.plan import Plan
-from cluster_models.running import InvalidRunningJob
-from cluster_models.topology import Cluster
+from cluster_models.calibration.fitted import FittedParameters
+from cluster_models.cluster.topology import Cluster
+from cluster_models.jobs.running import InvalidRunningJob
+from cluster_models.training.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from app.serialization import load
 from app.services import replan_problems, replan_rows, replan_solves
 from app.services.replan_problems import Situation
 from cluster_models.errors import MeshwrightError
-from cluster_models.recovery import BatchDecision
+from cluster_models.jobs.recovery import BatchDecision
 from solver.replanning.problem import ReplanProblem
 
 log = structlog.get_logger(__name__)

@@ -11,9 +11,9 @@ from app.services.field_paths import errors_under
 from app.services.planning_problems import requested_snapshot, search_options
 from app.services.requests import ServingPlanRequest
 from app.services.serving_problems import Wanted, serving_problem
-from cluster_models.serving_goal import ServedModel, ServingGoal
-from cluster_models.serving_plan import ServingPlan
-from cluster_models.serving_refusal import NoServingPlan
+from cluster_models.serving.goal import ServedModel, ServingGoal
+from cluster_models.serving.plan import ServingPlan
+from cluster_models.serving.refusal import NoServingPlan
 from solver.problem import SearchOptions
 from solver.serving.problem import ServingProblem
 

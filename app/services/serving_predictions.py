@@ -10,11 +10,11 @@ from app.services import models
 from app.services.field_paths import errors_under
 from app.services.planning_problems import requested_snapshot
 from app.services.requests import ServingPredictionRequest
-from cluster_models.architecture import Architecture
-from cluster_models.catalogue import gpu_kind
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.serving import check_serving
-from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.model.architecture import Architecture
+from cluster_models.serving.workload import check_serving
 from solver.serving.cases import ServingCase
 from solver.serving.cluster_links import chosen_nodes, worker_links
 from solver.serving.predict import predict_serving

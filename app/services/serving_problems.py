@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 
 from app.documents.serving import GOAL_FIELDS, ServingWorkloadDocument
-from cluster_models.architecture import Architecture
+from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidConfiguration, InvalidInput, InvalidWorkload
-from cluster_models.serving import Pool, ServingConfiguration, Worker, check_serving
-from cluster_models.serving_goal import ServedModel
-from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.model.architecture import Architecture
+from cluster_models.serving.goal import ServedModel
+from cluster_models.serving.workload import Pool, ServingConfiguration, Worker, check_serving
 from solver.serving.plan import check_problem
 from solver.serving.problem import ServingProblem
 

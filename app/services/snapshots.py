@@ -18,11 +18,11 @@ from app.services.clusters import ClusterRecord, StoredCluster
 from app.services.errors import NotFound
 from app.services.pagination import Page, newest_first
 from app.services.preconditions import ExpectedVersions
-from cluster_models.link_classes import classify
-from cluster_models.measurements import Sample
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.suspicions import reject_absurd
-from cluster_models.topology import Cluster
+from cluster_models.cluster.measurements import Sample
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Cluster
+from cluster_models.links.classes import classify
+from cluster_models.links.suspicions import reject_absurd
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from app.services.occupancy import Gpus
-from cluster_models.conditions import Condition
-from cluster_models.health_events import Entity, EntityKind, HealthState
-from cluster_models.topology import Cluster, Node
+from cluster_models.cluster.topology import Cluster, Node
+from cluster_models.health.conditions import Condition
+from cluster_models.health.events import Entity, EntityKind, HealthState
 
 TROUBLE: Final = frozenset({HealthState.FAILED, HealthState.DEGRADED, HealthState.DRAINING})
 """States that a running job may have to act on; for a suspicion nothing moves."""

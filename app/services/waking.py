@@ -15,7 +15,7 @@ from app.db.status import JobStanding
 from app.services import clusters, health_events, occupancy, replan_rows, replan_settings, reports
 from app.services.job_plans import JobPlan, job_plans
 from app.services.touching import standing_trouble
-from cluster_models.health_events import Entity, EntityKind, HealthState
+from cluster_models.health.events import Entity, EntityKind, HealthState
 from cluster_models.wording import named
 
 _LATE: Final = timedelta(hours=1)

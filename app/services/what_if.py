@@ -16,9 +16,9 @@ from app.services import aliases, clusters, replan_problems, safe_answers
 from app.services.clusters import StoredCluster
 from app.services.errors import Conflict
 from app.services.replan_views import AnswerView, view_of
+from cluster_models.cluster.topology import Cluster
 from cluster_models.errors import InvalidInput
-from cluster_models.health_events import EntityKind, HealthEvent, HealthState
-from cluster_models.topology import Cluster
+from cluster_models.health.events import EntityKind, HealthEvent, HealthState
 
 SOURCE: Final = "what-if"
 

@@ -23,7 +23,7 @@ from app.web.form import FormProblem, Typed, typed
 from app.web.origin import sent_form
 from app.web.rendering import page
 from app.web.views.listing import calibration_line
-from cluster_models.catalogue import gpu_kinds
+from cluster_models.cluster.catalogue import gpu_kinds
 from cluster_models.errors import InvalidInput
 
 PAGE: Final = 50

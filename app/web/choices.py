@@ -8,9 +8,15 @@ from typing import Final
 
 from app.documents.framework import SETTINGS, GradientPrecision, WireFact
 from app.web.form import label
-from cluster_models.frameworks import AttentionKernels, CudaGraphs, ExpertDispatch, Float8Scaling, frameworks
-from cluster_models.gpus import Precision
-from cluster_models.workload import Choice, LinkBandwidth, Objective, Optimizer, Recompute, Sharding
+from cluster_models.cluster.gpus import Precision
+from cluster_models.training.frameworks import (
+    AttentionKernels,
+    CudaGraphs,
+    ExpertDispatch,
+    Float8Scaling,
+    frameworks,
+)
+from cluster_models.training.workload import Choice, LinkBandwidth, Objective, Optimizer, Recompute, Sharding
 
 Options = tuple[tuple[str, str], ...]
 """Values with their words."""

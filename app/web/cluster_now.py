@@ -14,10 +14,10 @@ from app.web.views.gpu_grid import GpuGrid, gpu_grid
 from app.web.views.health import ConditionRow, condition_rows, quarantine_sentences
 from app.web.views.jobs import JobLine, job_line
 from app.web.views.replan import ReplanLine, replan_line
-from cluster_models.degraded import degraded
-from cluster_models.health_events import EntityKind, HealthState
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import Cluster
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Cluster
+from cluster_models.health.degraded import degraded
+from cluster_models.health.events import EntityKind, HealthState
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from app.services import clusters, models
 from app.services.pagination import MAX_LIMIT
 from app.web.choices import NOT_SAID, Options
 from app.web.form import FormProblem, Typed, number
-from cluster_models.catalogue import gpu_kinds
-from cluster_models.model_catalogue import catalogue_models
+from cluster_models.cluster.catalogue import gpu_kinds
+from cluster_models.model.catalogue import catalogue_models
 
 _NUMBERS: Final = ("between_nodes_gbit_per_s_per_gpu", "inside_node_gbit_per_s_per_gpu", "tokens_per_gpu")
 _NAMES: Final = ("model", "cluster", "gpu_kind")

@@ -26,9 +26,9 @@ from app.web.expert_links import field_name, link_data
 from app.web.form import FormProblem, Typed, number, sentence_of
 from app.web.import_form import PASTED, uploads
 from app.web.workload_weights import weights_of
-from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import RoutedWorkload
+from cluster_models.model.architecture import Architecture
+from cluster_models.routing.counts import RoutedWorkload
 
 _NUMBERS: Final = (
     "ranks",

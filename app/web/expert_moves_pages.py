@@ -39,8 +39,8 @@ from app.web.rendering import page
 from app.web.views.expert_moves import MovesPage, moves_page
 from app.web.views.listing import plan_line
 from app.web.workload_weights import weight_lines
-from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
+from cluster_models.model.architecture import Architecture
 from cluster_models.units import MIB
 
 _ROOM: Final = 0.75

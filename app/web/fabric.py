@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 
 from app.services import snapshots
 from app.services.clusters import StoredCluster
-from cluster_models.links import LinkModel, effective_links
-from cluster_models.slow_links import Rates, SlowLink, rates_of, slow_links
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.suspicions import slow_links_doubt, suspicions
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.links.model import LinkModel, effective_links
+from cluster_models.links.slow_links import Rates, SlowLink, rates_of, slow_links
+from cluster_models.links.suspicions import slow_links_doubt, suspicions
 
 _KEPT: Final = 4
 """Clusters kept: one of 1,024 nodes takes about 60 MB."""

@@ -16,10 +16,10 @@ from app.presentation.recovery import OTHER_ACTIONS, STATES
 from app.services.replan_settings import BACK_AFTER, ReplanSettings
 from app.web.choices import Options
 from app.web.form import FormProblem, Typed, number
+from cluster_models.cluster.topology import Cluster, Node
 from cluster_models.errors import InvalidInput
-from cluster_models.health_events import UNSTATED, EntityKind, HealthState
-from cluster_models.recovery import RecoveryAction
-from cluster_models.topology import Cluster, Node
+from cluster_models.health.events import UNSTATED, EntityKind, HealthState
+from cluster_models.jobs.recovery import RecoveryAction
 
 _SWITCHES: Final = ("leaf", "rack", "nvlink_domain", "zone")
 _LONGEST_TEXT: Final = 2000

@@ -37,9 +37,9 @@ from app.web.form import FormProblem, Typed
 from app.web.rendering import page
 from app.web.views.health import event_rows
 from app.web.views.replan import replan_line
-from cluster_models.conditions import OPERATOR
+from cluster_models.cluster.topology import MOST_NODES
 from cluster_models.errors import InvalidInput
-from cluster_models.topology import MOST_NODES
+from cluster_models.health.conditions import OPERATOR
 from readers.frame.facts import NameKind
 
 _EVENTS: Final = 40

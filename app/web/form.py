@@ -26,7 +26,7 @@ from app.web.placement_form import (
     survival_filled,
 )
 from cluster_models.errors import InvalidInput
-from cluster_models.workload import DEGREE_NAMES, TrainingWorkload
+from cluster_models.training.workload import DEGREE_NAMES, TrainingWorkload
 
 Typed = dict[str, Any]
 """Field name to what stands in it: text, or a tuple of texts for a group of boxes."""

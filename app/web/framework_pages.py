@@ -9,7 +9,7 @@ from app.documents.framework import starting_text
 from app.services.errors import NotFound
 from app.web.failures import PageRoute
 from app.web.rendering import SECURITY_HEADERS
-from cluster_models.frameworks import frameworks
+from cluster_models.training.frameworks import frameworks
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

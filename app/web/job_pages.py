@@ -28,7 +28,7 @@ from app.web.rendering import page
 from app.web.views.jobs import job_page
 from app.web.views.listing import plan_line
 from cluster_models.errors import InvalidInput
-from cluster_models.plan import Plan
+from cluster_models.training.plan import Plan
 
 _PLANS: Final = 50
 _HOWS: Final = (

@@ -52,8 +52,8 @@ from app.web.views.progress import progress_now
 from app.web.views.result import nothing_fits, result
 from app.web.views.schedule import ZOOMS, Window
 from cluster_models.errors import InvalidInput
-from cluster_models.model_catalogue import catalogue_models
-from cluster_models.plan import NoPlan, Plan
+from cluster_models.model.catalogue import catalogue_models
+from cluster_models.training.plan import NoPlan, Plan
 
 PAGE: Final = 50
 MOST_GIVEN_BACK: Final = 2_000_000

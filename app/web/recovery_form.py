@@ -12,7 +12,7 @@ from app.documents.reading import problems_of, read_document
 from app.documents.running_jobs import JobPatch, RecoveryDocument
 from app.web.form import FormProblem, Typed, number, sentence_of
 from cluster_models.errors import InvalidInput
-from cluster_models.running import RecoveryPolicy
+from cluster_models.jobs.running import RecoveryPolicy
 
 _LONGEST: Final = 200
 FIELDS: Final = (

@@ -13,9 +13,9 @@ from app.services.requests import OptionsDocument, ServedModelRequest, ServingPl
 from app.web.asked import asked_cluster, asked_model, read_parts
 from app.web.choices import Options
 from app.web.form import FormProblem, Typed, number, options_data, sentence_of
-from cluster_models.serving import CacheFormat, WeightFormat
-from cluster_models.serving_engines import DEFAULT_ENGINE, serving_engines
-from cluster_models.serving_goal import PINNABLE, ServingMode, ServingObjective
+from cluster_models.serving.engines import DEFAULT_ENGINE, serving_engines
+from cluster_models.serving.goal import PINNABLE, ServingMode, ServingObjective
+from cluster_models.serving.workload import CacheFormat, WeightFormat
 
 _NUMBERS: Final = {
     "input_tokens": "Prompt, tokens",

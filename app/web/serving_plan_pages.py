@@ -43,9 +43,9 @@ from app.web.views.listing import plan_line
 from app.web.views.progress import progress_now
 from app.web.views.serving_result import serving_exports, serving_result
 from cluster_models.errors import InvalidInput
-from cluster_models.model_catalogue import catalogue_models
-from cluster_models.serving_plan import ServingPlan
-from cluster_models.serving_refusal import NoServingPlan
+from cluster_models.model.catalogue import catalogue_models
+from cluster_models.serving.plan import ServingPlan
+from cluster_models.serving.refusal import NoServingPlan
 from solver.serving.problem import ServingProblem
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)

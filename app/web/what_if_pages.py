@@ -26,7 +26,7 @@ from app.web.rendering import page
 from app.web.views.decision import decision_view
 from app.web.views.gpu_grid import place_words
 from cluster_models.errors import InvalidInput
-from cluster_models.health_events import EntityKind, HealthState
+from cluster_models.health.events import EntityKind, HealthState
 
 _SEPARATORS: Final = re.compile(r"[\s,]+")
 

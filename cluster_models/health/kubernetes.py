@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from cluster_models.health_events import HealthState
+from cluster_models.health.events import HealthState
 
 _FAILED, _DEGRADED = HealthState.FAILED, HealthState.DEGRADED
 _DRAINING, _SUSPECTED = HealthState.DRAINING, HealthState.SUSPECTED

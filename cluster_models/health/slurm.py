@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from cluster_models.health.events import HealthState
 from cluster_models.health.states import worst
-from cluster_models.health_events import HealthState
 
 _FAILED, _DRAINING = HealthState.FAILED, HealthState.DRAINING
 _SUSPECTED, _WELL = HealthState.SUSPECTED, HealthState.RECOVERED

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from cluster_models.health_events import HealthState
-from cluster_models.topology import NodeState
+from cluster_models.cluster.topology import NodeState
+from cluster_models.health.events import HealthState
 
 SEVERITY: Final[Mapping[HealthState, int]] = {
     HealthState.RECOVERED: 0,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from cluster_models.health_events import HealthState
+from cluster_models.health.events import HealthState
 
 _NUMBER: Final = re.compile(r"(?:xid[\s:_\-]{0,2})?(\d{1,4})(?:\.0{1,6})?", re.IGNORECASE)
 

@@ -12,11 +12,11 @@ from pydantic_core import PydanticUndefined
 from app.api.description import description_text
 from app.metrics import make_metrics
 from app.settings import Settings
-from cluster_models.catalogue import gpu_kinds
-from cluster_models.frameworks import frameworks
-from cluster_models.gpus import GpuKind
-from cluster_models.model_catalogue import catalogue_models
-from cluster_models.serving_engines import serving_engines
+from cluster_models.cluster.catalogue import gpu_kinds
+from cluster_models.cluster.gpus import GpuKind
+from cluster_models.model.catalogue import catalogue_models
+from cluster_models.serving.engines import serving_engines
+from cluster_models.training.frameworks import frameworks
 from cluster_models.units import GIB, TBYTE
 
 _METHODS: Final = ("get", "post", "put", "patch", "delete")

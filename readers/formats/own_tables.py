@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Final
 
-from cluster_models.measurements import Direction
+from cluster_models.cluster.measurements import Direction
 from readers.formats.nccl.verdicts import PROGRAMS, named_operation
 from readers.frame.facts import MatrixFact, Operation, Origin, Point, Quantity, RunEnd, RunFact
 from readers.frame.findings import Finding, note, refused

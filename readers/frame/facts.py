@@ -11,8 +11,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from cluster_models.measurements import Collective, Direction
-from cluster_models.topology import NodeState
+from cluster_models.cluster.measurements import Collective, Direction
+from cluster_models.cluster.topology import NodeState
 
 
 @dataclass(frozen=True, slots=True)

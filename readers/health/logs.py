@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from cluster_models.cluster.topology import NodeState
+from cluster_models.health.events import HealthState
 from cluster_models.health.states import NODE_STATES
 from cluster_models.health.xids import state_of_xid
-from cluster_models.health_events import HealthState
-from cluster_models.topology import NodeState
 from readers.frame.facts import HealthFact
 from readers.frame.findings import Finding, doubt, note, refused
 from readers.frame.numbers import moment_of

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from cluster_models.topology import NodeState
+from cluster_models.cluster.topology import NodeState
 from readers.formats.infiniband.fabric import FABRIC
 from readers.frame.facts import Fact, HealthFact, Operation, Origin, Point, PortFact, RunFact
 from readers.frame.findings import Finding, note, refused_runs

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cluster_models.topology import NicGroup
+from cluster_models.cluster.topology import NicGroup
 from cluster_models.units import GBIT
 from readers.frame.facts import Origin
 from readers.frame.numbers import finite, whole

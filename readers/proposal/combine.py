@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from cluster_models.topology import MOST_NODES, Cluster
+from cluster_models.cluster.topology import MOST_NODES, Cluster
 from readers.frame.facts import Fact, HealthFact, HostFact, Name, NameKind, SwitchFact
 from readers.frame.reading import Reading
 from readers.proposal.address_names import address_doubts, named_by_address, with_names

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Final
 
-from cluster_models.measurements import Sample, SampleStatus
-from cluster_models.topology import NicGroup
+from cluster_models.cluster.measurements import Sample, SampleStatus
+from cluster_models.cluster.topology import NicGroup
+from cluster_models.links.wire_flows import LARGE_BYTES, WireFlow, wire_flow
 from cluster_models.units import GBYTE
-from cluster_models.wire_flows import LARGE_BYTES, WireFlow, wire_flow
 from readers.frame.facts import Fact, JointKind, WiringFact
 from readers.frame.findings import Finding, doubt, note, reject
 from readers.proposal.values import ProposedNode, ProposedSample

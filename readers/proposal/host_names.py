@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
-from cluster_models.catalogue import NodeKind, node_kinds
+from cluster_models.cluster.catalogue import NodeKind, node_kinds
 from readers.frame.facts import (
     Fact,
     HostFact,

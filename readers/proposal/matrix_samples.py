@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from cluster_models.measurements import Collective, Direction, Sample, SampleStatus
+from cluster_models.cluster.measurements import Collective, Direction, Sample, SampleStatus
 from readers.frame.facts import MatrixFact, Memory, Origin, Quantity
 from readers.proposal.host_names import Hosts
 from readers.proposal.values import Notes, ProposedSample, place_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from cluster_models.catalogue import gpu_kind
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.topology import Cluster, NicGroup, Node
 from cluster_models.errors import InvalidCluster
-from cluster_models.topology import Cluster, NicGroup, Node
 from cluster_models.wording import named
 from readers.frame.facts import (
     Fact,

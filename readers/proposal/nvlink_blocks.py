@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from cluster_models.catalogue import node_kinds
+from cluster_models.cluster.catalogue import node_kinds
 from cluster_models.wording import named
 from readers.frame.findings import Finding, note
 from readers.proposal.claims import BLOCK, Claim, answered, believed

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from cluster_models.measurements import Collective, Direction, Sample, SampleStatus
+from cluster_models.cluster.measurements import Collective, Direction, Sample, SampleStatus
 from readers.frame.facts import Fact, MatrixFact, Memory, Origin, Point, RunEnd, RunFact
 from readers.frame.findings import Finding, Severity
 from readers.proposal.host_names import Hosts

@@ -8,7 +8,7 @@ from typing import Final
 
 import networkx as nx
 
-from cluster_models.switches import Switch
+from cluster_models.cluster.switches import Switch
 from readers.frame.facts import Fact, HostFact, Origin, SwitchFact
 from readers.frame.findings import doubt
 from readers.frame.host_lists import compress

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from cluster_models.catalogue import node_kinds
-from cluster_models.measurements import Sample
-from cluster_models.switches import Switch
+from cluster_models.cluster.catalogue import node_kinds
+from cluster_models.cluster.measurements import Sample
+from cluster_models.cluster.switches import Switch
 from readers.frame.facts import Fact, HealthFact, Name, Origin
 from readers.frame.findings import Finding
 

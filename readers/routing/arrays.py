@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import Counts, RoutedWorkload
+from cluster_models.routing.counts import Counts, RoutedWorkload
 from readers.frame.findings import Finding, note_in
 from readers.frame.trees import mapping
 from readers.routing import physical_maps

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import Counts
+from cluster_models.routing.counts import Counts
 from readers.frame.findings import Finding, note_in
 from readers.routing.numbers import Rows, array_of, check_experts
 from readers.routing.reading import MOST_EXPERTS, MOST_LAYERS, RoutingSource, unusable

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import Counts, RoutedWorkload
+from cluster_models.routing.counts import Counts, RoutedWorkload
 from readers.frame.findings import Finding, note_in
 from readers.routing.reading import MOST_EXPERTS, MOST_LAYERS, MOST_WORKLOADS, RoutingSource, unusable
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import Counts, RoutedWorkload
+from cluster_models.routing.counts import Counts, RoutedWorkload
 from readers.frame.findings import Finding, note_in
 from readers.frame.trees import items, mapping
 from readers.routing.numbers import Rows, array_of, check_workloads, layer_numbers, rows_of, workload

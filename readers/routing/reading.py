@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster_models.errors import InvalidConfiguration, InvalidInput
-from cluster_models.expert_slots import ExpertSlots
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
+from cluster_models.training.expert_slots import ExpertSlots
 from readers.frame.findings import Finding
 
 MOST_EXPERTS: Final = 4096

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
 from readers.frame.findings import Finding, note_in
 from readers.frame.trees import items, mapping
 from readers.routing import physical_maps

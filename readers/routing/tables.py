@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import Counts, RoutedWorkload
+from cluster_models.routing.counts import Counts, RoutedWorkload
 from readers.frame.findings import Finding, note_in
 from readers.frame.numbers import finite
 from readers.routing.numbers import Rows, check_workloads, number_in, rows_of, shortened, workload

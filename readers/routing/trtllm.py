@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster_models.routing import Counts
+from cluster_models.routing.counts import Counts
 from readers.frame.findings import Finding, note_in
 from readers.frame.trees import mapping
 from readers.routing.numbers import array_of, rows_of, shortened, whole, workload

@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.comparison import step_difference
-from cluster_models.plan import Alternative, TimeBreakdown
-from cluster_models.selection import CloseCall, Trial
+from cluster_models.training.comparison import step_difference
+from cluster_models.training.plan import Alternative, TimeBreakdown
+from cluster_models.training.selection import CloseCall, Trial
 from solver.answer.assemble import configuration_of
 from solver.answer.time_account import time_breakdown
 from solver.candidates import CandidateBatch

@@ -8,8 +8,8 @@ from importlib.metadata import version
 from types import MappingProxyType
 from typing import Final
 
-from cluster_models.flops import AttentionCount, model_flops_per_token
-from cluster_models.plan import (
+from cluster_models.model.flops import AttentionCount, model_flops_per_token
+from cluster_models.training.plan import (
     Certificate,
     Configuration,
     Placement,

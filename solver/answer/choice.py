@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.selection import Simplicity
-from cluster_models.workload import Choice
+from cluster_models.training.selection import Simplicity
+from cluster_models.training.workload import Choice
 from solver.answer.alternatives import is_placed, next_best
 from solver.answer.assemble import configuration_of
 from solver.answer.robustness import drift_of

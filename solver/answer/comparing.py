@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from cluster_models.comparison import Comparison
-from cluster_models.plan import Plan
+from cluster_models.training.comparison import Comparison
+from cluster_models.training.plan import Plan
 from solver.costs.confidence import LEVEL
 from solver.costs.differences import difference_error, doublings_between
 

@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.plan import Certificate, Plan, StopReason
-from cluster_models.selection import Selection
+from cluster_models.training.plan import Certificate, Plan, StopReason
+from cluster_models.training.selection import Selection
 from solver.answer.alternatives import (
     cheapest_trial,
     close_calls,

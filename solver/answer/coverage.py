@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cluster_models.frameworks import Framework
-from cluster_models.interleaving import Interleaving, takes_group_sizes
-from cluster_models.workload import Sharding, TrainingWorkload
+from cluster_models.training.frameworks import Framework
+from cluster_models.training.interleaving import Interleaving, takes_group_sizes
+from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.degrees.enumeration import expert_tensor_legal
 from solver.pipeline.schedule import MOST_EVENTS
 from solver.placement.cluster_fabrics import MOST_KINDS, MOST_WIDTHS

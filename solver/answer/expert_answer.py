@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from cluster_models.expert_balance import ExpertBalance, LayerBalance, WorkloadBalance
-from cluster_models.expert_slots import ExpertSlots
+from cluster_models.training.expert_balance import ExpertBalance, LayerBalance, WorkloadBalance
+from cluster_models.training.expert_slots import ExpertSlots
 from solver.candidates import IntArray
 from solver.costs.routed_loads import domains_of
 from solver.experts.trained import TrainedMap, trained_map

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from cluster_models.links import LinkModel
-from cluster_models.plan import Configuration, NoPlan
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from cluster_models.links.model import LinkModel
+from cluster_models.training.plan import Configuration, NoPlan
+from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.answer.assemble import configuration_of, provenance
 from solver.degrees.priced import PricedCandidates, mix_fits_memory
 from solver.degrees.promising import fits_memory

@@ -13,10 +13,10 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.link_spread import LinkSpread, Spread, SpreadOrigin, link_spread
-from cluster_models.links import LinkModel, effective_links
-from cluster_models.plan import Drifted, Rival, Robustness
-from cluster_models.workload import LinkBandwidth, TrainingWorkload
+from cluster_models.links.model import LinkModel, effective_links
+from cluster_models.links.spread import LinkSpread, Spread, SpreadOrigin, link_spread
+from cluster_models.training.plan import Drifted, Rival, Robustness
+from cluster_models.training.workload import LinkBandwidth, TrainingWorkload
 from solver.answer.warnings import used_links
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.compiled import step_seconds

@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from cluster_models.placement_rules import PlacementRules
-from cluster_models.plan import NoPlan, StopReason
+from cluster_models.training.placement_rules import PlacementRules
+from cluster_models.training.plan import NoPlan, StopReason
 from solver.answer.assemble import provenance
 from solver.degrees.priced import PricedCandidates
 from solver.degrees.ruled import Kept, kept_candidates

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.selection import Simplicity
+from cluster_models.training.selection import Simplicity
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.costs.confidence import Family
 from solver.degrees.layout import Layout

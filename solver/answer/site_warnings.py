@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from cluster_models.placement_rules import PlacementRules, RankGroup, Spread
-from cluster_models.plan import Degrees, RankOrder
-from cluster_models.switches import Figure
-from cluster_models.topology import Cluster
+from cluster_models.cluster.switches import Figure
+from cluster_models.cluster.topology import Cluster
+from cluster_models.training.placement_rules import PlacementRules, RankGroup, Spread
+from cluster_models.training.plan import Degrees, RankOrder
+from cluster_models.training.workload import Sharding
 from cluster_models.wording import named
-from cluster_models.workload import Sharding
 from solver.candidates import ORDER_CODES, SHARDING_CODES, IntArray
 from solver.compiled import step_seconds, violations
 from solver.placement.build import degrees_of

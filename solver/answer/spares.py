@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cluster_models.placement_rules import Spares
-from cluster_models.topology import Node, NodeState
+from cluster_models.cluster.topology import Node, NodeState
+from cluster_models.training.placement_rules import Spares
 from solver.placement.rules import terrain_of
 from solver.problem import PlanningProblem
 from solver.refine import Candidate

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from cluster_models.failure_domains import FailureDomainLosses
-from cluster_models.plan import NoPlan, Plan
-from cluster_models.running import RecoveryPolicy
+from cluster_models.jobs.running import RecoveryPolicy
+from cluster_models.training.failure_domains import FailureDomainLosses
+from cluster_models.training.plan import NoPlan, Plan
 from solver.costs.training_state import PlanState, states_of
 from solver.degrees.surviving import losses_of
 
 if TYPE_CHECKING:
-    from cluster_models.topology import Cluster, Node
+    from cluster_models.cluster.topology import Cluster, Node
     from solver.candidates import IntArray
     from solver.problem import PlanningProblem
 

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cluster_models.collective_curves import domain_is_estimated
-from cluster_models.fitted import FittedParameters
-from cluster_models.frameworks import ABOUT, Framework, facts
-from cluster_models.link_tables import LinkTables
-from cluster_models.measurements import Collective
-from cluster_models.plan import Confidence
-from cluster_models.suspicions import suspicions
+from cluster_models.calibration.fitted import FittedParameters
+from cluster_models.cluster.measurements import Collective
+from cluster_models.links.collective_curves import domain_is_estimated
+from cluster_models.links.suspicions import suspicions
+from cluster_models.links.tables import LinkTables
+from cluster_models.training.frameworks import ABOUT, Framework, facts
+from cluster_models.training.plan import Confidence
+from cluster_models.training.workload import LinkBandwidth
 from cluster_models.wording import named
-from cluster_models.workload import LinkBandwidth
 from solver.answer.site_warnings import site_warnings
 from solver.candidates import IntArray
 from solver.costs.calibration import has_framework, has_kind

@@ -6,7 +6,7 @@ vocabulary (``cluster_models`` and ``solver.problem``) is shared; a test holds t
 
 from __future__ import annotations
 
-from cluster_models.plan import Plan
+from cluster_models.training.plan import Plan
 from solver.check.certificate import certificate_violations
 from solver.check.configuration import configuration_violations, layer_violations
 from solver.check.experts import expert_violations

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from cluster_models.plan import Plan
-from cluster_models.workload import Objective
+from cluster_models.training.plan import Plan
+from cluster_models.training.workload import Objective
 from solver.check.configuration import configuration_violations
 from solver.problem import PlanningProblem
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster_models.architecture import Architecture
-from cluster_models.frameworks import Framework
-from cluster_models.interleaving import SIZED_SINCE, Interleaving
-from cluster_models.plan import Configuration, Degrees, RankOrder
-from cluster_models.workload import TrainingWorkload
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.frameworks import Framework
+from cluster_models.training.interleaving import SIZED_SINCE, Interleaving
+from cluster_models.training.plan import Configuration, Degrees, RankOrder
+from cluster_models.training.workload import TrainingWorkload
 from solver.problem import PlanningProblem
 
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from cluster_models.expert_balance import ExpertBalance
-from cluster_models.expert_slots import ExpertSlots
-from cluster_models.plan import Plan
-from cluster_models.routing import ExpertLoads
+from cluster_models.routing.counts import ExpertLoads
+from cluster_models.training.expert_balance import ExpertBalance
+from cluster_models.training.expert_slots import ExpertSlots
+from cluster_models.training.plan import Plan
 from solver.problem import PlanningProblem
 
 _TOLERANCE: Final = 1e-6

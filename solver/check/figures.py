@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import fields
 
-from cluster_models.architecture import Architecture
-from cluster_models.plan import Plan
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.plan import Plan
 from solver.problem import PlanningProblem
 
 SUM_TOLERANCE = 1e-6

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from cluster_models.plan import Plan
+from cluster_models.training.plan import Plan
 from solver.problem import PlanningProblem
 
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Final
 
-from cluster_models.architecture import Architecture
-from cluster_models.gpus import Precision
-from cluster_models.plan import Configuration, Degrees, Plan, StageMemory
-from cluster_models.workload import Sharding
+from cluster_models.cluster.gpus import Precision
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.plan import Configuration, Degrees, Plan, StageMemory
+from cluster_models.training.workload import Sharding
 from solver.problem import PlanningProblem
 
 WEIGHT_TOLERANCE: Final = 0.02

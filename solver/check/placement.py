@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from cluster_models.plan import Configuration, Plan, RankPlace
-from cluster_models.topology import Node
+from cluster_models.cluster.topology import Node
+from cluster_models.training.plan import Configuration, Plan, RankPlace
 from solver.problem import PlanningProblem
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from cluster_models.plan import Drifted, Plan, Robustness
-from cluster_models.workload import LinkBandwidth, Objective
+from cluster_models.training.plan import Drifted, Plan, Robustness
+from cluster_models.training.workload import LinkBandwidth, Objective
 from solver.problem import PlanningProblem
 
 TOLERANCE = 1e-6

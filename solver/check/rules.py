@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping
 
-from cluster_models.placement_rules import RankGroup, Spread
-from cluster_models.plan import Plan, RankPlace
-from cluster_models.topology import Node, NodeState
+from cluster_models.cluster.topology import Node, NodeState
+from cluster_models.training.placement_rules import RankGroup, Spread
+from cluster_models.training.plan import Plan, RankPlace
 from solver.problem import PlanningProblem
 
 ACTIVATION_BYTES = 2.0

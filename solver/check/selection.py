@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from cluster_models.plan import TIME_PARTS, Plan
-from cluster_models.selection import Selection
-from cluster_models.workload import Choice, Objective
+from cluster_models.training.plan import TIME_PARTS, Plan
+from cluster_models.training.selection import Selection
+from cluster_models.training.workload import Choice, Objective
 from solver.problem import PlanningProblem
 
 TOLERANCE = 1e-6

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from cluster_models.serving import check_serving
-from cluster_models.serving_goal import ServedModel, ServingObjective
-from cluster_models.serving_plan import ModelFigures, ServingPlan
-from cluster_models.serving_replicas import GpuPlace, Phase, Replica, ReplicaGroup
-from cluster_models.topology import Node
+from cluster_models.cluster.topology import Node
+from cluster_models.serving.goal import ServedModel, ServingObjective
+from cluster_models.serving.plan import ModelFigures, ServingPlan
+from cluster_models.serving.replicas import GpuPlace, Phase, Replica, ReplicaGroup
+from cluster_models.serving.workload import check_serving
 from solver.check.serving_memory import memory_violations
 from solver.serving.problem import ServingProblem
 

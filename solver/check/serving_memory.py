@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from cluster_models.architecture import Architecture
-from cluster_models.serving import ServingWorkload, Worker
-from cluster_models.serving_goal import ServedModel
-from cluster_models.serving_replicas import Phase, Replica
+from cluster_models.model.architecture import Architecture
+from cluster_models.serving.goal import ServedModel
+from cluster_models.serving.replicas import Phase, Replica
+from cluster_models.serving.workload import ServingWorkload, Worker
 
 TOLERANCE: Final = 0.02
 """Room for norms, biases and position tables, which the account leaves out."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterator
 
-from cluster_models.architecture import Architecture
-from cluster_models.plan import Plan
-from cluster_models.topology import Node
-from cluster_models.workload import Sharding
+from cluster_models.cluster.topology import Node
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.plan import Plan
+from cluster_models.training.workload import Sharding
 from solver.problem import PlanningProblem
 
 

@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from cluster_models.interleaving import micro_batch_group
-from cluster_models.plan import Degrees, Plan, TimelineEvent
+from cluster_models.training.interleaving import micro_batch_group
+from cluster_models.training.plan import Degrees, Plan, TimelineEvent
 from solver.problem import PlanningProblem
 
 COMPUTE = frozenset({"forward", "backward", "optimizer"})

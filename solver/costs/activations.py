@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.architecture import Architecture
-from cluster_models.frameworks import SelectiveRecompute
-from cluster_models.recompute import RecomputeModule
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.frameworks import SelectiveRecompute
+from cluster_models.training.recompute import RecomputeModule
 from solver.candidates import FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.layer_costs import head_widths, local_kv_heads

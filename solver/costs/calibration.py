@@ -10,10 +10,10 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
+from cluster_models.calibration.fitted import FittedParameters, FittedValue
+from cluster_models.cluster.gpus import GpuKind
 from cluster_models.errors import InvalidCluster
-from cluster_models.fitted import FittedParameters, FittedValue
-from cluster_models.frameworks import Framework
-from cluster_models.gpus import GpuKind
+from cluster_models.training.frameworks import Framework
 
 
 class Owner(StrEnum):

@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.collective_curves import domain_time_s
-from cluster_models.gpus import GpuKind
-from cluster_models.measurements import Collective
+from cluster_models.cluster.gpus import GpuKind
+from cluster_models.cluster.measurements import Collective
+from cluster_models.links.collective_curves import domain_time_s
 from solver.candidates import FloatArray
 
 _SMALLEST_MESSAGE: Final = 1.0

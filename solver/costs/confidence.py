@@ -20,11 +20,11 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-from cluster_models.architecture import Architecture
-from cluster_models.fitted import ErrorSpread, FittedParameters
-from cluster_models.gpus import GpuKind
-from cluster_models.plan import Confidence, Configuration
-from cluster_models.workload import TrainingWorkload
+from cluster_models.calibration.fitted import ErrorSpread, FittedParameters
+from cluster_models.cluster.gpus import GpuKind
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.plan import Confidence, Configuration
+from cluster_models.training.workload import TrainingWorkload
 from solver.costs.calibration import has_framework, has_kind, kind_family
 from solver.costs.overheads import overhead_doublings
 

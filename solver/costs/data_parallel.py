@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.frameworks import Framework
-from cluster_models.gpus import GpuKind, Precision
-from cluster_models.measurements import Collective
-from cluster_models.plan import RankOrder
-from cluster_models.workload import Optimizer, Sharding, TrainingWorkload
+from cluster_models.cluster.gpus import GpuKind, Precision
+from cluster_models.cluster.measurements import Collective
+from cluster_models.training.frameworks import Framework
+from cluster_models.training.plan import RankOrder
+from cluster_models.training.workload import Optimizer, Sharding, TrainingWorkload
 from solver.candidates import ORDER_CODES, BoolArray, CandidateBatch, FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s

@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.plan import Degrees
+from cluster_models.training.plan import Degrees
 from solver.candidates import CandidateBatch, FloatArray
 from solver.costs.confidence import LEVEL, confidence_tables
 

@@ -10,7 +10,7 @@ from operator import add
 
 import numpy as np
 
-from cluster_models.architecture import Architecture
+from cluster_models.model.architecture import Architecture
 from solver.candidates import FloatArray
 from solver.costs.compute import AttentionShape, Extent, Processor, attention_s, elementwise_s, linear_s, quantise_s
 from solver.costs.local_sizes import LocalSizes

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cluster_models.architecture import Experts
-from cluster_models.frameworks import ExpertBalance, Float8Scaling
-from cluster_models.gpus import Precision
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from cluster_models.cluster.gpus import Precision
+from cluster_models.model.architecture import Experts
+from cluster_models.training.frameworks import ExpertBalance, Float8Scaling
+from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, BoolArray, CandidateBatch, FloatArray
 from solver.costs.calibration import Calibration
 

@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.architecture import Architecture
-from cluster_models.frameworks import Framework
-from cluster_models.gpus import GpuKind, Precision
-from cluster_models.interleaving import micro_batch_group, runs_all_forwards_first
-from cluster_models.recompute import KEEP_ALL, ActivationSettings
-from cluster_models.workload import Optimizer, Sharding, TrainingWorkload
+from cluster_models.cluster.gpus import GpuKind, Precision
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.frameworks import Framework
+from cluster_models.training.interleaving import micro_batch_group, runs_all_forwards_first
+from cluster_models.training.recompute import KEEP_ALL, ActivationSettings
+from cluster_models.training.workload import Optimizer, Sharding, TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.costs.activations import layer_activations
 from solver.costs.calibration import Calibration, calibration_of

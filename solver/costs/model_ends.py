@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.architecture import Architecture
-from cluster_models.frameworks import Framework
-from cluster_models.gpus import GpuKind, Precision
-from cluster_models.measurements import Collective
+from cluster_models.cluster.gpus import GpuKind, Precision
+from cluster_models.cluster.measurements import Collective
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.frameworks import Framework
 from solver.candidates import FloatArray
 from solver.costs.collectives import domain_collective_s
 from solver.costs.compute import Extent, Processor, elementwise_s, linear_s, matmul_s, streaming_s

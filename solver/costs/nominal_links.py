@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.gpus import GpuKind
-from cluster_models.link_classes import FABRIC_LATENCY_S, UNKNOWN_FABRIC_LATENCY_S
-from cluster_models.measurements import Collective
-from cluster_models.training_run import TrainingRun
+from cluster_models.calibration.training_run import TrainingRun
+from cluster_models.cluster.gpus import GpuKind
+from cluster_models.cluster.measurements import Collective
+from cluster_models.links.classes import FABRIC_LATENCY_S, UNKNOWN_FABRIC_LATENCY_S
 from solver.candidates import CandidateBatch, FloatArray
 from solver.costs.collectives import domain_collective_s
 from solver.costs.parameters import data_ranks

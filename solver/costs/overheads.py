@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from cluster_models.architecture import Architecture
-from cluster_models.flops import model_flops_per_token
-from cluster_models.gpus import GpuKind
-from cluster_models.workload import TrainingWorkload
+from cluster_models.cluster.gpus import GpuKind
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.flops import model_flops_per_token
+from cluster_models.training.workload import TrainingWorkload
 
 
 def overhead_doublings(

@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.architecture import Architecture
-from cluster_models.frameworks import Framework
-from cluster_models.plan import RankOrder
-from cluster_models.workload import Sharding
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.frameworks import Framework
+from cluster_models.training.plan import RankOrder
+from cluster_models.training.workload import Sharding
 from solver.candidates import ORDER_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.costs.local_sizes import is_sharded
 

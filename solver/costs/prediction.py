@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster_models.architecture import Architecture
+from cluster_models.model.architecture import Architecture
 from solver.candidates import FloatArray
 from solver.costs.compute import Processor, elementwise_s, linear_s
 from solver.costs.local_sizes import LocalSizes

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cluster_models.architecture import Architecture
-from cluster_models.routing import ExpertLoads
+from cluster_models.model.architecture import Architecture
+from cluster_models.routing.counts import ExpertLoads
 from solver.candidates import CandidateBatch, FloatArray
 from solver.costs.calibration import Calibration
 from solver.experts.trained import TrainedMap, trained_map

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.architecture import Architecture, Experts
-from cluster_models.frameworks import CudaGraphs, ExpertDispatch
+from cluster_models.model.architecture import Architecture, Experts
+from cluster_models.training.frameworks import CudaGraphs, ExpertDispatch
 from solver.candidates import FloatArray
 from solver.costs.compute import Extent, Processor, elementwise_s, linear_s, quantise_s
 from solver.costs.launching import LAUNCHED

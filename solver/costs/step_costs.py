@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cluster_models.architecture import Architecture
-from cluster_models.gpus import GpuKind
-from cluster_models.workload import TrainingWorkload
+from cluster_models.cluster.gpus import GpuKind
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.workload import TrainingWorkload
 from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.compute import Processor, processor

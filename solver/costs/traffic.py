@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cluster_models.architecture import Architecture
-from cluster_models.gpus import GpuKind
-from cluster_models.measurements import Collective
+from cluster_models.cluster.gpus import GpuKind
+from cluster_models.cluster.measurements import Collective
+from cluster_models.model.architecture import Architecture
 from solver.candidates import BoolArray, FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s, domain_send_s

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from cluster_models.gpus import Precision
-from cluster_models.recovery import StateKind
-from cluster_models.workload import Sharding
+from cluster_models.cluster.gpus import Precision
+from cluster_models.jobs.recovery import StateKind
+from cluster_models.training.workload import Sharding
 from solver.candidates import SHARDING_CODES
 from solver.costs.memory import MASTER_BYTES, MOMENT_BYTES, WEIGHT_BYTES
 from solver.costs.parameters import PREDICTION_NORMS, repeated_attention
 
 if TYPE_CHECKING:
-    from cluster_models.architecture import Architecture
-    from cluster_models.expert_slots import ExpertSlots
-    from cluster_models.plan import Configuration, Degrees, Plan
-    from cluster_models.running import RecoveryPolicy
-    from cluster_models.workload import TrainingWorkload
+    from cluster_models.jobs.running import RecoveryPolicy
+    from cluster_models.model.architecture import Architecture
+    from cluster_models.training.expert_slots import ExpertSlots
+    from cluster_models.training.plan import Configuration, Degrees, Plan
+    from cluster_models.training.workload import TrainingWorkload
     from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
 
 NOBODY: Final = -1

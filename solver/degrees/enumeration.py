@@ -3,9 +3,9 @@
 The rules are Megatron-Core's: heads divide by the tensor size and key/value heads share or repeat evenly, the
 sequence divides by twice the context size, experts divide by the expert size and their width by the expert tensor
 size, which fold over the tensor, context and data ranks of one stage, interleaving wants numbers of micro-batches
-that the framework can group (``cluster_models.interleaving``), layers are shared out as its launcher can be told
-(``cluster_models.layer_splits``), and the batch divides by micro-batch times data size.  Schedules longer than
-``MOST_EVENTS`` are left out.
+that the framework can group (``cluster_models.training.interleaving``), layers are shared out as its launcher can
+be told (``cluster_models.training.layer_splits``), and the batch divides by micro-batch times data size.  Schedules
+longer than ``MOST_EVENTS`` are left out.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.architecture import Architecture
-from cluster_models.frameworks import Framework
-from cluster_models.interleaving import micro_batch_group
-from cluster_models.layer_splits import can_launch, simple_splits, takes_any_split
-from cluster_models.plan import RankOrder
-from cluster_models.workload import Sharding, TrainingWorkload
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.frameworks import Framework
+from cluster_models.training.interleaving import micro_batch_group
+from cluster_models.training.layer_splits import can_launch, simple_splits, takes_any_split
+from cluster_models.training.plan import RankOrder
+from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch, IntArray
 from solver.degrees.layout import filled_stages
 from solver.pipeline.schedule import MOST_EVENTS

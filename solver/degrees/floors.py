@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cluster_models.flops import BACKWARD_TO_FORWARD, layer_forward_flops
-from cluster_models.gpus import GpuKind
+from cluster_models.cluster.gpus import GpuKind
+from cluster_models.model.flops import BACKWARD_TO_FORWARD, layer_forward_flops
+from cluster_models.training.workload import Objective
 from cluster_models.units import HOUR
-from cluster_models.workload import Objective
 from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.costs.calibration import calibration_of
 from solver.costs.compute import processor

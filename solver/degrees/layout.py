@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.architecture import Architecture
-from cluster_models.flops import head_forward_flops, layer_forward_flops
-from cluster_models.frameworks import Framework
-from cluster_models.layer_splits import LayerSplit, can_launch, simple_splits, split_of, takes_any_split
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.flops import head_forward_flops, layer_forward_flops
+from cluster_models.training.frameworks import Framework
+from cluster_models.training.layer_splits import LayerSplit, can_launch, simple_splits, split_of, takes_any_split
 from solver.candidates import FloatArray, IntArray
 
 EVEN_TOLERANCE: Final = 0.005

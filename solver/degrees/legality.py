@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster_models.errors import InvalidWorkload
-from cluster_models.frameworks import DEFAULT_FRAMEWORK
-from cluster_models.interleaving import Interleaving
-from cluster_models.workload import Objective
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.training.interleaving import Interleaving
+from cluster_models.training.workload import Objective
 from solver.degrees.enumeration import context_legal, expert_tensor_legal, tensor_legal
 from solver.degrees.ruled import check_placement
 from solver.placement.fabric import Fabric

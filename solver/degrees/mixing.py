@@ -13,8 +13,8 @@ from math import gcd
 
 import numpy as np
 
-from cluster_models.plan import RankOrder
-from cluster_models.workload import TrainingWorkload
+from cluster_models.training.plan import RankOrder
+from cluster_models.training.workload import TrainingWorkload
 from solver.candidates import ORDER_CODES, CandidateBatch
 from solver.degrees.enumeration import Grid
 from solver.degrees.staging import StageKinds

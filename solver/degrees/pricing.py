@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cluster_models.plan import RankOrder
+from cluster_models.training.plan import RankOrder
 from solver.candidates import ORDER_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.costs.step_costs import CrossTraffic, StepCosts
 from solver.pipeline.period import least_step_s

@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.gpus import GpuKind
+from cluster_models.cluster.gpus import GpuKind
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.degrees.enumeration import Enumeration, joined_batches, worlds_of
 from solver.degrees.floors import World, family_floors, family_sizes, larger_members, too_large, worlds

@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from cluster_models.cluster.topology import Node
 from cluster_models.errors import InvalidWorkload
-from cluster_models.placement_rules import Spread
-from cluster_models.plan import Degrees
-from cluster_models.topology import Node
+from cluster_models.training.placement_rules import Spread
+from cluster_models.training.plan import Degrees
 from solver.candidates import ORDER_CODES, BoolArray
 from solver.degrees.priced import PricedCandidates
 from solver.placement.fabric import Fabric

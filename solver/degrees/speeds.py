@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from cluster_models.architecture import Architecture
+from cluster_models.model.architecture import Architecture
 from solver.candidates import FloatArray, IntArray
 from solver.compiled_layout import lightest_layouts
 from solver.costs.step_costs import StepCosts

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cluster_models.gpus import GpuKind
+from cluster_models.cluster.gpus import GpuKind
+from cluster_models.training.workload import Objective, TrainingWorkload
 from cluster_models.units import HOUR
-from cluster_models.workload import Objective, TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.costs.calibration import calibration_of
 from solver.costs.memory import StageMemoryParts, stage_memory

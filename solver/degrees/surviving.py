@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from cluster_models.cluster.topology import Node
 from cluster_models.errors import InvalidWorkload
-from cluster_models.placement_rules import RankGroup, Spread
-from cluster_models.topology import Node
-from cluster_models.workload import Sharding, TrainingWorkload
+from cluster_models.training.placement_rules import RankGroup, Spread
+from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.placement.rules import NODE
 from solver.problem import PlanningProblem
 

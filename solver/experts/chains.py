@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 
 from cluster_models.errors import InvalidInput
-from cluster_models.expert_slots import ExpertSlots
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
+from cluster_models.training.expert_slots import ExpertSlots
 from solver.candidates import IntArray
 from solver.experts.chain_bounds import worth_bound
 from solver.experts.chain_splits import best_chain, splits_of

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cluster_models.architecture import Experts
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import check_selectable
+from cluster_models.model.architecture import Experts
+from cluster_models.routing.counts import check_selectable
 from solver.candidates import FloatArray, IntArray
 from solver.experts.compiled_node_time import NodeCase, crossings, fill_needs, node_state
 from solver.experts.compiled_reach import rank_needs, router_weights

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
 from solver.candidates import FloatArray, IntArray
 from solver.experts.layout import ExpertLayout
 from solver.experts.place import Placed, place_experts

@@ -14,8 +14,8 @@ from typing import Final, TypeVar
 import numpy as np
 
 from cluster_models.errors import InvalidInput
-from cluster_models.expert_slots import ExpertSlots
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
+from cluster_models.training.expert_slots import ExpertSlots
 from solver.candidates import FloatArray, IntArray
 from solver.experts import balance, packing
 from solver.experts.bounds import least_slowest_load, plain_bound

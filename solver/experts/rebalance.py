@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 
 from cluster_models.errors import InvalidInput
-from cluster_models.expert_slots import ExpertSlots
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
+from cluster_models.training.expert_slots import ExpertSlots
 from solver.candidates import FloatArray, IntArray
 from solver.experts.layer_frontiers import LayerFrontier, Point, layer_frontiers
 from solver.experts.layout import ExpertLayout

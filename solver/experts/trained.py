@@ -13,8 +13,8 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from cluster_models.architecture import Experts
-from cluster_models.routing import ExpertLoads, RoutedWorkload
+from cluster_models.model.architecture import Experts
+from cluster_models.routing.counts import ExpertLoads, RoutedWorkload
 from solver.candidates import FloatArray, IntArray
 from solver.experts.dispatch import LayerRates, LayerTimes, RouterRule, layer_times, routing
 from solver.experts.grouped import grouped_orders

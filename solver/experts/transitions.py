@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import Counts, RoutedWorkload
+from cluster_models.routing.counts import Counts, RoutedWorkload
 from solver.candidates import FloatArray, IntArray
 from solver.experts.compiled_chain_worth import rank_masses
 from solver.experts.layout import ExpertLayout

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cluster_models.fitted import FittedParameters, FittedValue
-from cluster_models.training_run import TrainingRun
+from cluster_models.calibration.fitted import FittedParameters, FittedValue
+from cluster_models.calibration.training_run import TrainingRun
 from solver.costs.calibration import PARAMETERS, Calibration, Owner, longest_prefix
 from solver.fitting.report import QUANTILE_90
 from solver.fitting.unknowns import COMMON_FACTOR, EDGE, KindName, Unknown, prior_value

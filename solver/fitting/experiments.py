@@ -16,11 +16,11 @@ from typing import Final
 
 import numpy as np
 
+from cluster_models.calibration.fitted import FittedParameters
+from cluster_models.calibration.training_run import TrainingRun
+from cluster_models.cluster.topology import Node
 from cluster_models.errors import InvalidInput
-from cluster_models.fitted import FittedParameters
-from cluster_models.plan import Configuration, Degrees, RankOrder
-from cluster_models.topology import Node
-from cluster_models.training_run import TrainingRun
+from cluster_models.training.plan import Configuration, Degrees, RankOrder
 from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch, FloatArray
 from solver.costs.calibration import PARAMETERS, Calibration, calibration_of, longest_prefix, shipped_parameters
 from solver.degrees.enumeration import Grid, enumerate_candidates

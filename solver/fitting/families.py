@@ -15,8 +15,8 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.fitted import ErrorSpread
-from cluster_models.training_run import TrainingRun
+from cluster_models.calibration.fitted import ErrorSpread
+from cluster_models.calibration.training_run import TrainingRun
 from solver.candidates import FloatArray
 from solver.costs.calibration import kind_family
 from solver.costs.confidence import (

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from cluster_models.fitted import FittedParameters, FittedValue
-from cluster_models.training_run import TrainingRun
+from cluster_models.calibration.fitted import FittedParameters, FittedValue
+from cluster_models.calibration.training_run import TrainingRun
 from solver.candidates import FloatArray
 from solver.costs.calibration import Owner
 from solver.fitting.families import error_spread

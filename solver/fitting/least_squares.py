@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from cluster_models.fitted import FittedParameters, FittedValue
-from cluster_models.training_run import TrainingRun
+from cluster_models.calibration.fitted import FittedParameters, FittedValue
+from cluster_models.calibration.training_run import TrainingRun
 from solver.candidates import FloatArray
 from solver.fitting.report import FitOptions
 from solver.fitting.robust import STEP, spreads_of

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from cluster_models.fitted import FittedParameters
-from cluster_models.training_run import TrainingRun
+from cluster_models.calibration.fitted import FittedParameters
+from cluster_models.calibration.training_run import TrainingRun
 from solver.candidates import FloatArray
 from solver.costs.calibration import PARAMETERS, Calibration, calibration_of, shipped_parameters
 from solver.fitting.beliefs import Belief, beliefs_of

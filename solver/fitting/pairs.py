@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.training_run import TrainingRun
+from cluster_models.calibration.training_run import TrainingRun
 from solver.candidates import FloatArray, batch_of
 from solver.costs.confidence import LEVEL
 from solver.costs.differences import DifferenceError, sizes_of

@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.training_run import TrainingRun
-from cluster_models.workload import Recompute
+from cluster_models.calibration.training_run import TrainingRun
+from cluster_models.training.workload import Recompute
 from solver.candidates import BoolArray, FloatArray
 from solver.fitting.report import Pattern
 

@@ -11,8 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
-from cluster_models.fitted import FittedParameters, FittedValue
-from cluster_models.training_run import TrainingRun
+from cluster_models.calibration.fitted import FittedParameters, FittedValue
+from cluster_models.calibration.training_run import TrainingRun
 from solver.candidates import FloatArray
 from solver.fitting.beliefs import Belief
 from solver.fitting.posterior import Rows, steps_of

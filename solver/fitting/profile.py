@@ -16,17 +16,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from cluster_models.errors import InvalidInput
-from cluster_models.frameworks import DEFAULT_FRAMEWORK
-from cluster_models.gpus import GpuKind, Precision
-from cluster_models.hardware_profile import (
+from cluster_models.calibration.hardware_profile import (
     AttentionTiming,
     CollectiveTiming,
     HardwareProfile,
     KernelTime,
     MatmulTiming,
 )
-from cluster_models.measurements import Collective
+from cluster_models.cluster.gpus import GpuKind, Precision
+from cluster_models.cluster.measurements import Collective
+from cluster_models.errors import InvalidInput
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK
 from solver.candidates import FloatArray
 from solver.costs.calibration import PARAMETERS, Calibration, Owner, calibration_of
 from solver.costs.collectives import domain_collective_s

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cluster_models.fitted import FittedParameters, FittedValue
-from cluster_models.gpus import GpuKind
-from cluster_models.training_run import TrainingRun
+from cluster_models.calibration.fitted import FittedParameters, FittedValue
+from cluster_models.calibration.training_run import TrainingRun
+from cluster_models.cluster.gpus import GpuKind
 from solver.costs.calibration import PARAMETERS, Calibration, Owner
 
 EDGE: Final = 1e-3

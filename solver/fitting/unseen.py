@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster_models.architecture import Architecture
-from cluster_models.training_run import TrainingRun
+from cluster_models.calibration.training_run import TrainingRun
+from cluster_models.model.architecture import Architecture
 from solver.costs.calibration import Owner, kind_family
 from solver.costs.confidence import Novelty
 from solver.fitting.left_out import Omission, Rows

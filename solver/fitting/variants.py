@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from cluster_models.fitted import FittedParameters, FittedValue
-from cluster_models.training_run import TrainingRun
+from cluster_models.calibration.fitted import FittedParameters, FittedValue
+from cluster_models.calibration.training_run import TrainingRun
 from solver.candidates import FloatArray
 from solver.fitting.unknowns import Unknown, with_values
 from solver.runs import predict_runs

@@ -14,13 +14,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from cluster_models.cluster.measurements import Sample, SampleStatus
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import USABLE_STATES
 from cluster_models.errors import InvalidInput
-from cluster_models.links import LinkModel, effective_links
-from cluster_models.measurements import Sample, SampleStatus
-from cluster_models.plan import Plan
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.suspicions import ASYMMETRY_RATIO
-from cluster_models.topology import USABLE_STATES
+from cluster_models.links.model import LinkModel, effective_links
+from cluster_models.links.suspicions import ASYMMETRY_RATIO
+from cluster_models.training.plan import Plan
 from cluster_models.units import GBYTE, MIB
 from solver.measuring.rounds import rounds_of
 from solver.measuring.sizes import Trial, plan_messages, trials

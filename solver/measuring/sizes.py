@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from cluster_models.measurements import Collective
-from cluster_models.plan import Plan
+from cluster_models.cluster.measurements import Collective
+from cluster_models.training.plan import Plan
 from cluster_models.units import GIB, MIB
 
 LATENCY_BYTES: Final = (8, 8 * 1024)

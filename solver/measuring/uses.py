@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
-from cluster_models.plan import Plan, RankPlace
+from cluster_models.training.plan import Plan, RankPlace
 
 Pair = tuple[str, str]
 

@@ -90,10 +90,11 @@ def build_schedule(
     """The event graph of one pipeline; ``blocking``: ranks wait for their sends (``Framework.blocking_transfers``).
 
     ``all_forwards_first``: what interleaved stages do with one micro-batch a rank
-    (``cluster_models.interleaving.runs_all_forwards_first``).
+    (``cluster_models.training.interleaving.runs_all_forwards_first``).
 
     Interleaving needs ``pipeline > 1`` and groups (as many as ranks unless said otherwise) of at least ``pipeline``
-    micro-batches, the last one too: ``cluster_models.interleaving.micro_batch_group``.  The caller guarantees it.
+    micro-batches, the last one too (``cluster_models.training.interleaving.micro_batch_group``).
+    The caller guarantees it.
     """
     group = group or pipeline
     assert virtual == 1 or (pipeline > 1 and is_legal_group(pipeline, micro_batches, group))

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cluster_models.frameworks import Framework
-from cluster_models.interleaving import micro_batch_group, runs_all_forwards_first
-from cluster_models.plan import Degrees
+from cluster_models.training.frameworks import Framework
+from cluster_models.training.interleaving import micro_batch_group, runs_all_forwards_first
+from cluster_models.training.plan import Degrees
 from solver.candidates import ORDER_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.compiled import Arrays
 from solver.costs.step_costs import StepCosts

@@ -9,12 +9,12 @@ from typing import Final
 
 import numpy as np
 
+from cluster_models.calibration.fitted import FittedParameters
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Node
 from cluster_models.errors import InvalidWorkload
-from cluster_models.fitted import FittedParameters
-from cluster_models.links import LinkModel
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import Node
-from cluster_models.workload import TrainingWorkload
+from cluster_models.links.model import LinkModel
+from cluster_models.training.workload import TrainingWorkload
 from solver.costs.calibration import calibration_of
 from solver.placement.fabric import HEALTH_BYTES, Fabric
 from solver.placement.link_times import LinkTimes, flow_levels

@@ -15,9 +15,9 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.gpus import GpuKind
-from cluster_models.links import LinkModel
-from cluster_models.measurements import Collective
+from cluster_models.cluster.gpus import GpuKind
+from cluster_models.cluster.measurements import Collective
+from cluster_models.links.model import LinkModel
 from solver.candidates import FloatArray, IntArray
 from solver.costs.collectives import domain_collective_s
 from solver.placement.joining import across, merges, parts_below

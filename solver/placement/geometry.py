@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cluster_models.plan import Degrees, RankOrder
+from cluster_models.training.plan import Degrees, RankOrder
 from solver.candidates import IntArray
 from solver.placement.problem import NO_SLOT
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.links import LinkModel
+from cluster_models.links.model import LinkModel
 from solver.candidates import FloatArray, IntArray
 
 GRID_BYTES: Final = 2.0 ** np.arange(10, 37.01, 0.25)

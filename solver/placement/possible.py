@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.placement_rules import KeepTogether, RankGroup, Spares, Spread
-from cluster_models.plan import Degrees, RankOrder
+from cluster_models.training.placement_rules import KeepTogether, RankGroup, Spares, Spread
+from cluster_models.training.plan import Degrees, RankOrder
 from solver.candidates import IntArray
 from solver.placement.problem import NO_SLOT
 from solver.placement.rules import NODE, Quota, Terrain, groups_of, places_wanted, quotas

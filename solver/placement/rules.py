@@ -13,10 +13,10 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.placement_rules import KeepTogether, PlacementRules, RankGroup, Spares, Spread
-from cluster_models.plan import Degrees, RankOrder
-from cluster_models.topology import Cluster, Node, NodeState
-from cluster_models.workload import TrainingWorkload
+from cluster_models.cluster.topology import Cluster, Node, NodeState
+from cluster_models.training.placement_rules import KeepTogether, PlacementRules, RankGroup, Spares, Spread
+from cluster_models.training.plan import Degrees, RankOrder
+from cluster_models.training.workload import TrainingWorkload
 from solver.candidates import BoolArray, IntArray
 from solver.compiled import Rules
 from solver.placement.fabric import Fabric

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from cluster_models.plan import Degrees
-from cluster_models.topology import Cluster
+from cluster_models.cluster.topology import Cluster
+from cluster_models.training.plan import Degrees
 from solver.candidates import FloatArray, IntArray
 from solver.compiled import Uplinks
 from solver.costs.step_costs import StepCosts

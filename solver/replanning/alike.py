@@ -14,8 +14,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cluster_models.links import LinkModel
-    from cluster_models.running import RunningJob
+    from cluster_models.jobs.running import RunningJob
+    from cluster_models.links.model import LinkModel
     from solver.candidates import IntArray
     from solver.replanning.problem import ReplanProblem
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Final
 
 from cluster_models.errors import InvalidInput
-from cluster_models.recovery import Migration, RecoveryAction
-from cluster_models.running import RunningJob
+from cluster_models.jobs.recovery import Migration, RecoveryAction
+from cluster_models.jobs.running import RunningJob
 from solver.replanning.columns import JobColumns, columns_of
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.site import site_of

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from cluster_models.plan import Plan
-from cluster_models.recovery import BatchDecision, JobDecision, RecoveryAction
-from cluster_models.running import RunningJob
+from cluster_models.jobs.recovery import BatchDecision, JobDecision, RecoveryAction
+from cluster_models.jobs.running import RunningJob
+from cluster_models.training.plan import Plan
 from solver.check.configuration import layer_violations
 from solver.problem import PlanningProblem
 from solver.replanning.problem import ReplanProblem

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
-from cluster_models.links import LinkModel
-from cluster_models.plan import Plan
-from cluster_models.recovery import ConsideredAction, Migration, RecoveryAction
-from cluster_models.running import RunningJob
-from cluster_models.workload import Sharding
+from cluster_models.jobs.recovery import ConsideredAction, Migration, RecoveryAction
+from cluster_models.jobs.running import RunningJob
+from cluster_models.links.model import LinkModel
+from cluster_models.training.plan import Plan
+from cluster_models.training.workload import Sharding
 from solver.costs.training_state import bytes_per_parameter
 from solver.replanning import options as actions
 from solver.replanning.migration import migration

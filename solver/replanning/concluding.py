@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from cluster_models.conditions import quarantine_of
-from cluster_models.failure_domains import FailureDomainLosses
-from cluster_models.plan import StopReason
-from cluster_models.recovery import BatchDecision, JobDecision, Quarantine, RecoveryAction
-from cluster_models.running import RunningJob
+from cluster_models.health.conditions import quarantine_of
+from cluster_models.jobs.recovery import BatchDecision, JobDecision, Quarantine, RecoveryAction
+from cluster_models.jobs.running import RunningJob
+from cluster_models.training.failure_domains import FailureDomainLosses
+from cluster_models.training.plan import StopReason
 from solver.answer.survival import survives
 from solver.replanning.check import gap_of
 from solver.replanning.columns import JobColumns

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
-from cluster_models.plan import StopReason
-from cluster_models.recovery import BatchDecision, RecoveryAction
+from cluster_models.jobs.recovery import BatchDecision, RecoveryAction
+from cluster_models.training.plan import StopReason
 from solver.problem import IsCancelled, SearchOptions
 from solver.replanning.asked import asked_columns, standing_still
 from solver.replanning.check import gap_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from cluster_models.recovery import ConsideredAction, RecoveryAction
-from cluster_models.running import RunningJob
+from cluster_models.jobs.recovery import ConsideredAction, RecoveryAction
+from cluster_models.jobs.running import RunningJob
 from cluster_models.units import GBYTE, HOUR
 from cluster_models.wording import named
 from solver.replanning.problem import LEAVING, RecoveryOption, ReplanProblem

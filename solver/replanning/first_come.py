@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from cluster_models.plan import StopReason
-from cluster_models.recovery import BatchDecision, ConsideredAction, RecoveryAction
-from cluster_models.running import RunningJob
+from cluster_models.jobs.recovery import BatchDecision, ConsideredAction, RecoveryAction
+from cluster_models.jobs.running import RunningJob
+from cluster_models.training.plan import StopReason
 from solver.problem import SearchOptions
 from solver.replanning import options as actions
 from solver.replanning.asked import columns_or_aside

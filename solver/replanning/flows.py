@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from cluster_models.recovery import MigrationBytes, StateKind, TimeRange
+from cluster_models.jobs.recovery import MigrationBytes, StateKind, TimeRange
 from solver.costs.training_state import NOBODY
 from solver.replanning.sources import Distances, Found, Supplies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cluster_models.topology import Cluster
+    from cluster_models.cluster.topology import Cluster
     from solver.candidates import BoolArray, FloatArray, IntArray
 
 HOST_BYTES_PER_S: Final = 25e9

@@ -22,9 +22,9 @@ from solver.replanning.overlap import Needs, needs_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from cluster_models.links import LinkModel
-    from cluster_models.plan import Configuration
-    from cluster_models.running import RunningJob
+    from cluster_models.jobs.running import RunningJob
+    from cluster_models.links.model import LinkModel
+    from cluster_models.training.plan import Configuration
     from solver.candidates import FloatArray, IntArray
     from solver.replanning.problem import ReplanProblem
 

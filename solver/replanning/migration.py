@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from cluster_models.recovery import Migration, MovedRank, MovedState, StateSource, TimeRange
+from cluster_models.jobs.recovery import Migration, MovedRank, MovedState, StateSource, TimeRange
 from solver.costs.training_state import NOBODY, PlanState, states_of
 from solver.replanning.flows import (
     HOST_BYTES_PER_S,
@@ -33,9 +33,9 @@ from solver.replanning.sources import (
 )
 
 if TYPE_CHECKING:
-    from cluster_models.links import LinkModel
-    from cluster_models.plan import Plan
-    from cluster_models.running import RecoveryPolicy, RunningJob
+    from cluster_models.jobs.running import RecoveryPolicy, RunningJob
+    from cluster_models.links.model import LinkModel
+    from cluster_models.training.plan import Plan
     from solver.candidates import BoolArray, IntArray
     from solver.replanning.problem import ReplanProblem
 

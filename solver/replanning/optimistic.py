@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.links import LinkModel
+from cluster_models.links.model import LinkModel
 from solver.candidates import CandidateBatch, FloatArray, IntArray, batch_of
 from solver.costs.training_state import least_rank_bytes
 from solver.degrees.layout import chunk_layers

@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.plan import NoPlan, Plan
-from cluster_models.recovery import ConsideredAction, Migration, RecoveryAction
+from cluster_models.jobs.recovery import ConsideredAction, Migration, RecoveryAction
+from cluster_models.training.plan import NoPlan, Plan
 from cluster_models.wording import named
 from solver.candidates import IntArray
 from solver.problem import SearchOptions

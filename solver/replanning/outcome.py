@@ -7,8 +7,10 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from cluster_models.links import LinkModel
-from cluster_models.plan import (
+from cluster_models.jobs.recovery import Migration, RecoveryAction
+from cluster_models.jobs.running import RunningJob
+from cluster_models.links.model import LinkModel
+from cluster_models.training.plan import (
     TIME_PARTS,
     Certificate,
     Placement,
@@ -16,8 +18,6 @@ from cluster_models.plan import (
     StopReason,
     TimeBreakdown,
 )
-from cluster_models.recovery import Migration, RecoveryAction
-from cluster_models.running import RunningJob
 from solver.answer.assemble import assemble_plan
 from solver.answer.warnings import used_links
 from solver.candidates import IntArray

@@ -17,7 +17,7 @@ import numpy as np
 from solver.costs.training_state import NOBODY, PlanState, Shares
 
 if TYPE_CHECKING:
-    from cluster_models.recovery import StateKind
+    from cluster_models.jobs.recovery import StateKind
     from solver.candidates import BoolArray, FloatArray, IntArray
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from cluster_models.cluster.topology import NodeState
 from cluster_models.errors import InvalidInput
-from cluster_models.plan import Plan
-from cluster_models.recovery import ConsideredAction, RecoveryAction
-from cluster_models.running import RunningJob
-from cluster_models.topology import NodeState
+from cluster_models.jobs.recovery import ConsideredAction, RecoveryAction
+from cluster_models.jobs.running import RunningJob
+from cluster_models.training.plan import Plan
 from solver.replanning import options as actions
 from solver.replanning.columns import View, columns_of
 from solver.replanning.migration import migration

@@ -8,16 +8,16 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
-from cluster_models.fitted import FittedParameters
-from cluster_models.health_events import EntityKind, HealthEvent, HealthState
-from cluster_models.links import LinkModel, effective_links
-from cluster_models.plan import Plan
-from cluster_models.recovery import ConsideredAction, Migration, RecoveryAction
-from cluster_models.running import InvalidRunningJob, RunningJob
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.suspicions import suspicions
-from cluster_models.topology import Node, NodeState
-from cluster_models.workload import LinkBandwidth
+from cluster_models.calibration.fitted import FittedParameters
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Node, NodeState
+from cluster_models.health.events import EntityKind, HealthEvent, HealthState
+from cluster_models.jobs.recovery import ConsideredAction, Migration, RecoveryAction
+from cluster_models.jobs.running import InvalidRunningJob, RunningJob
+from cluster_models.links.model import LinkModel, effective_links
+from cluster_models.links.suspicions import suspicions
+from cluster_models.training.plan import Plan
+from cluster_models.training.workload import LinkBandwidth
 from solver.placement.link_times import LinkTimes
 from solver.problem import Backend
 
@@ -34,9 +34,9 @@ SPARE_WORTH_SHARE: Final = 0.01
 class ReplanProblem:
     """A cluster as it is now, with what ran on it before it was.
 
-    ``snapshot``: states, links and GPUs after the failures (``cluster_models.conditions.degraded``); GPUs of the
-    jobs here are not counted as in use.  ``jobs`` are all that run on the cluster, no two on one GPU.  ``spares``
-    are the free nodes that jobs may take.  ``gpu_budget`` limits the GPUs of all jobs together.
+    ``snapshot``: states, links and GPUs after the failures (``cluster_models.health.conditions.degraded``); GPUs of
+    the jobs here are not counted as in use.  ``jobs`` are all that run on the cluster, no two on one GPU.
+    ``spares`` are the free nodes that jobs may take.  ``gpu_budget`` limits the GPUs of all jobs together.
     A spare GPU that a job takes must be worth ``spare_worth_share`` of what one of its GPUs does over the horizon,
     as planned: spares kept are a reserve for what fails next.
     ``back_after_s``: when lost nodes are expected to serve again, for what waiting is worth; ``jobs_back_after_s``

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.recovery import RecoveryAction
+from cluster_models.jobs.recovery import RecoveryAction
 from solver.candidates import FloatArray, IntArray
 from solver.costs.training_state import states_of
 from solver.replanning.columns import JobColumns, View

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from cluster_models.recovery import ConsideredAction
+from cluster_models.jobs.recovery import ConsideredAction
 from solver.problem import SearchOptions
 from solver.replanning.columns import JobColumns
 from solver.replanning.problem import RecoveryOption, ReplanProblem

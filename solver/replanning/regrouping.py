@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from cluster_models.plan import Configuration, Degrees, RankOrder
+from cluster_models.training.plan import Configuration, Degrees, RankOrder
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.compiled import step_seconds, violations
 from solver.placement.geometry import coordinates

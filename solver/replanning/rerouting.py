@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from cluster_models.plan import Plan, RankPlace
-from cluster_models.workload import Sharding
+from cluster_models.training.plan import Plan, RankPlace
+from cluster_models.training.workload import Sharding
 from solver.answer.assemble import place_ranks
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.placement.problem import PlacementProblem, placed_times

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from cluster_models.errors import InvalidInput
-from cluster_models.plan import Plan
-from cluster_models.workload import Objective
+from cluster_models.training.plan import Plan
+from cluster_models.training.workload import Objective
 from solver.answer.assemble import place_ranks
 from solver.candidates import BoolArray, IntArray
 from solver.problem import PlanningProblem

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from cluster_models.errors import InvalidInput
-from cluster_models.links import effective_links
-from cluster_models.plan import NoPlan, Plan
+from cluster_models.links.model import effective_links
+from cluster_models.training.plan import NoPlan, Plan
+from cluster_models.training.workload import Sharding
 from cluster_models.units import GIB
-from cluster_models.workload import Sharding
 from solver.answer.survival import losses_by
 from solver.costs.training_state import homes_of, instances_of, states_of, units_of
 from solver.replanning.migration import WARM_UP_STEPS
@@ -22,11 +22,11 @@ from solver.replanning.sources import distances_between
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from cluster_models.links import LinkModel
-    from cluster_models.running import RecoveryPolicy
-    from cluster_models.snapshot import ClusterSnapshot
-    from cluster_models.topology import Cluster
-    from cluster_models.workload import TrainingWorkload
+    from cluster_models.cluster.snapshot import ClusterSnapshot
+    from cluster_models.cluster.topology import Cluster
+    from cluster_models.jobs.running import RecoveryPolicy
+    from cluster_models.links.model import LinkModel
+    from cluster_models.training.workload import TrainingWorkload
 
 DAY_S: Final = 86_400.0
 FAILURES_PER_NODE_DAY: Final = 6.5e-3

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from cluster_models.running import InvalidRunningJob, RunningJob
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import USABLE_STATES, Node, NodeState
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import USABLE_STATES, Node, NodeState
+from cluster_models.jobs.running import InvalidRunningJob, RunningJob
 from solver.replanning.problem import ReplanProblem
 
 _STAYS = USABLE_STATES | {NodeState.UNKNOWN}

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from cluster_models.plan import StopReason
-from cluster_models.recovery import BatchDecision, ConsideredAction
-from cluster_models.running import RunningJob
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.switches import Switch
-from cluster_models.topology import Node
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.switches import Switch
+from cluster_models.cluster.topology import Node
+from cluster_models.jobs.recovery import BatchDecision, ConsideredAction
+from cluster_models.jobs.running import RunningJob
+from cluster_models.training.plan import StopReason
 from solver.replanning import options as actions
 from solver.replanning.asked import columns_or_aside
 from solver.replanning.columns import JobColumns, nearest_first

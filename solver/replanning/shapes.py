@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 
 from cluster_models.errors import InvalidInput
-from cluster_models.links import LinkModel
-from cluster_models.plan import Configuration, NoPlan, Plan
-from cluster_models.recovery import ConsideredAction, RecoveryAction
+from cluster_models.jobs.recovery import ConsideredAction, RecoveryAction
+from cluster_models.links.model import LinkModel
+from cluster_models.training.plan import Configuration, NoPlan, Plan
 from cluster_models.wording import named
 from solver.candidates import FloatArray, IntArray, batch_of
 from solver.degrees.ruled import kept_candidates

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.plan import Configuration, Degrees
+from cluster_models.training.plan import Configuration, Degrees
 from solver.candidates import IntArray
 from solver.check.configuration import configuration_violations
 from solver.pipeline.schedule import MOST_EVENTS

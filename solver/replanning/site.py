@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cluster_models.links import LinkModel
-from cluster_models.placement_rules import PlacementRules
-from cluster_models.plan import Configuration
-from cluster_models.running import RunningJob
-from cluster_models.workload import TrainingWorkload
+from cluster_models.jobs.running import RunningJob
+from cluster_models.links.model import LinkModel
+from cluster_models.training.placement_rules import PlacementRules
+from cluster_models.training.plan import Configuration
+from cluster_models.training.workload import TrainingWorkload
 from solver.candidates import BoolArray, IntArray, batch_of
 from solver.compiled import step_seconds, violations
 from solver.costs.calibration import calibration_of

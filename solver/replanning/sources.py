@@ -15,7 +15,7 @@ from solver.replanning.overlap import Needs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cluster_models.links import LinkModel
+    from cluster_models.links.model import LinkModel
     from solver.candidates import BoolArray, FloatArray, IntArray
 
 MESSAGE_BYTES: Final = 64.0 * MIB

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
 
-from cluster_models.health_events import EntityKind
-from cluster_models.running import RunningJob
-from cluster_models.topology import NodeState
+from cluster_models.cluster.topology import NodeState
+from cluster_models.health.events import EntityKind
+from cluster_models.jobs.running import RunningJob
 from solver.replanning.problem import ReplanProblem
 from solver.replanning.program import Gpu
 

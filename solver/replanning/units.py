@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cluster_models.plan import Degrees
+from cluster_models.training.plan import Degrees
 from solver.replanning.resources import JobResources
 
 Unit = tuple[str, ...]

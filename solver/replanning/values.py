@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cluster_models.flops import AttentionCount, model_flops_per_token
-from cluster_models.recovery import Migration
-from cluster_models.running import RunningJob
+from cluster_models.jobs.recovery import Migration
+from cluster_models.jobs.running import RunningJob
+from cluster_models.model.flops import AttentionCount, model_flops_per_token
 
 
 def flops_per_token(job: RunningJob) -> float:

@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from cluster_models.plan import Configuration
-from cluster_models.recovery import ConsideredAction, RecoveryAction
+from cluster_models.jobs.recovery import ConsideredAction, RecoveryAction
+from cluster_models.training.plan import Configuration
 from solver.placement.bounds import placement_bound_s
 from solver.problem import SearchOptions
 from solver.replanning import options as actions

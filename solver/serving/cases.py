@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.architecture import Architecture
-from cluster_models.gpus import GpuKind, Precision
-from cluster_models.serving import Pool, ServingConfiguration, ServingWorkload
+from cluster_models.cluster.gpus import GpuKind, Precision
+from cluster_models.model.architecture import Architecture
+from cluster_models.serving.workload import Pool, ServingConfiguration, ServingWorkload
 from solver.serving.loads import FloatArray, Loads, WorkerLinks, loads_of, stack
 from solver.serving.memory import WorkerMemory, worker_memory
 from solver.serving.rates import Properties, Rates

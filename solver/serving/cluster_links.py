@@ -12,12 +12,12 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.catalogue import gpu_kind
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Node
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.links import BoolArray, LinkModel, effective_links
-from cluster_models.serving import ServingConfiguration
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import Node
+from cluster_models.links.model import BoolArray, LinkModel, effective_links
+from cluster_models.serving.workload import ServingConfiguration
 from solver.serving.loads import FloatArray, WorkerLinks
 
 MESSAGE_BYTES: Final = 64.0 * 2**20

@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from cluster_models.architecture import Architecture
-from cluster_models.gpus import GpuKind
-from cluster_models.serving import WeightFormat, Worker
+from cluster_models.cluster.gpus import GpuKind
+from cluster_models.model.architecture import Architecture
+from cluster_models.serving.workload import WeightFormat, Worker
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.serving_engines import MemoryShare
+from cluster_models.serving.engines import MemoryShare
 from solver.serving.loads import FloatArray, Loads
 
 ACTIVATION_COPIES: Final = 8.0

@@ -8,11 +8,10 @@ from importlib.metadata import version
 
 import numpy as np
 
+from cluster_models.cluster.topology import NodeState
 from cluster_models.errors import InvalidWorkload, SolverFailed
-from cluster_models.plan import Provenance, StopReason
-from cluster_models.serving import Pool, ServingConfiguration, Worker, check_serving
-from cluster_models.serving_goal import ServingMode, ServingObjective
-from cluster_models.serving_plan import (
+from cluster_models.serving.goal import ServingMode, ServingObjective
+from cluster_models.serving.plan import (
     FrontPoint,
     ModelFigures,
     ServingAlternative,
@@ -21,9 +20,10 @@ from cluster_models.serving_plan import (
     ServingWarning,
     ServingWarningKind,
 )
-from cluster_models.serving_refusal import NoServingPlan
-from cluster_models.serving_replicas import ReplicaGroup
-from cluster_models.topology import NodeState
+from cluster_models.serving.refusal import NoServingPlan
+from cluster_models.serving.replicas import ReplicaGroup
+from cluster_models.serving.workload import Pool, ServingConfiguration, Worker, check_serving
+from cluster_models.training.plan import Provenance, StopReason
 from solver.ilp import solver_versions
 from solver.problem import IsCancelled, SearchOptions
 from solver.serving.planning.alternatives import alternatives_of

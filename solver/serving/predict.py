@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 
 from cluster_models.errors import InvalidWorkload
-from cluster_models.serving import Pool, check_serving
-from cluster_models.serving_figures import Interval, StepShares
+from cluster_models.serving.figures import Interval, StepShares
+from cluster_models.serving.workload import Pool, check_serving
 from solver.serving.cases import Arrays, ServingCase, arrays_of, steady_of
 from solver.serving.memory import WorkerMemory
 from solver.serving.percentiles import (

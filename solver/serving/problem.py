@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidInput
-from cluster_models.serving_goal import ServedModel, ServingGoal
-from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.serving.goal import ServedModel, ServingGoal
 
 
 @dataclass(frozen=True, slots=True)

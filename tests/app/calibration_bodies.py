@@ -8,8 +8,8 @@ from typing import Any
 from app.documents.calibration import CalibrationDocument, ParameterDocument
 from app.documents.training_runs import read_training_runs
 from app.profiler.gpu_profile import attention_shapes, matmul_shapes
-from cluster_models.catalogue import gpu_kind
-from cluster_models.fitted import FittedParameters, FittedValue
+from cluster_models.calibration.fitted import FittedParameters, FittedValue
+from cluster_models.cluster.catalogue import gpu_kind
 from solver.runs import predict_run
 
 GPU = "H100-SXM5-80GB"

@@ -9,8 +9,8 @@ import pytest
 
 from app.documents.cluster import ClusterDocument
 from app.documents.reading import FieldProblem, parse_text, problems_of, read_document
+from cluster_models.cluster.measurements import Sample
 from cluster_models.errors import InvalidInput
-from cluster_models.measurements import Sample
 
 TEXT = """
 name: three-nodes

@@ -15,7 +15,7 @@ from app.db.status import ReplanStatus
 from app.resources import Service
 from app.services import occupancy, replans
 from app.services.running_jobs import JobRecord
-from cluster_models.recovery import (
+from cluster_models.jobs.recovery import (
     BatchDecision,
     RecoveryAction,
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from app.documents.cluster import ClusterDocument
 from app.documents.plan import PlanDocument
-from cluster_models.plan import Plan
+from cluster_models.training.plan import Plan
 from tests.plans import small_cluster, small_plan, small_samples
 
 CLUSTER = "cluster.yaml"

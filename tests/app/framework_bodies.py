@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from app.documents.framework import FrameworkDescription
-from cluster_models.frameworks import Framework
+from cluster_models.training.frameworks import Framework
 
 DESCRIBED: Final[dict[str, Any]] = {
     "name": "ours",

@@ -19,10 +19,10 @@ from app.services import clusters, occupancy, replan_solves, reports, running_jo
 from app.services.reports import ReportAnswer
 from app.services.running_jobs import JobRecord
 from app.services.running_plans import PlanSource
-from cluster_models.health_events import Entity, EntityKind, HealthEvent, HealthState
-from cluster_models.plan import Plan, StopReason
-from cluster_models.recovery import BatchDecision, JobDecision, Migration, RecoveryAction
-from cluster_models.running import RecoveryPolicy
+from cluster_models.health.events import Entity, EntityKind, HealthEvent, HealthState
+from cluster_models.jobs.recovery import BatchDecision, JobDecision, Migration, RecoveryAction
+from cluster_models.jobs.running import RecoveryPolicy
+from cluster_models.training.plan import Plan, StopReason
 from tests.cluster_models.clusters import cluster_of, host
 from tests.plans import small_plan
 

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from app.documents.workload import WorkloadDocument
 from app.settings import Role
-from cluster_models.frameworks import frameworks
+from cluster_models.training.frameworks import frameworks
 from tests.app.api_client import API, cluster_body, running
 
 CLUSTERS = f"{API}/clusters"

@@ -14,7 +14,7 @@ from app.cli import main
 from app.documents.framework import FrameworkDescription
 from app.documents.reading import parse_text
 from app.settings import Role
-from cluster_models.frameworks import frameworks
+from cluster_models.training.frameworks import frameworks
 from tests.app.api_client import API, running
 from tests.app.calibration_bodies import FRAMEWORK, calibration_document, runs_csv
 from tests.app.command_files import CLUSTER, WORKLOAD

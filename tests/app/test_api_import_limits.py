@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from app.api.v1.import_uploads import MOST_FILES
 from app.settings import Role
-from cluster_models.topology import MOST_NODES
+from cluster_models.cluster.topology import MOST_NODES
 from tests.app.api_client import API, running
 from tests.app.import_files import TABLE, document, form
 

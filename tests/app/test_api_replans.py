@@ -15,7 +15,7 @@ from app.db.engine import transaction
 from app.db.tenancy import for_tenant
 from app.services import running_jobs
 from app.settings import DEFAULT_TENANT, Role
-from cluster_models.recovery import RecoveryAction
+from cluster_models.jobs.recovery import RecoveryAction
 from tests.app.api_client import API, running
 from tests.app.failure_bodies import SITE, failed, holders, store_cluster, store_site
 from tests.app.plan_rows import wait_until

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 
 from app.services.packed_counts import packed, unpacked
 from app.settings import Role
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
 from tests.app.api_client import API, running
 from tests.routing_counts import dump, in_full, sent, skewed
 

@@ -18,8 +18,8 @@ from app.services import occupancy, replan_settings, replan_solves, replans, web
 from app.services.replan_settings import ReplanSettings
 from app.services.replans import ReplanRecord
 from cluster_models.errors import InvalidInput
-from cluster_models.health_events import HealthState
-from cluster_models.recovery import BatchDecision, RecoveryAction
+from cluster_models.health.events import HealthState
+from cluster_models.jobs.recovery import BatchDecision, RecoveryAction
 from tests.app.running_rows import CLUSTER, START, add_cluster, add_job, decided, plan_on, report, solved, told
 
 on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -13,7 +13,7 @@ from app.services import replan_solves, replans, running_jobs
 from app.services.errors import WrongStatus
 from app.services.replans import Answer
 from app.services.safe_answers import answer_safely
-from cluster_models.recovery import RecoveryAction
+from cluster_models.jobs.recovery import RecoveryAction
 from tests.app.running_rows import (
     CLUSTER,
     START,

@@ -12,7 +12,7 @@ from app.cli import main
 from app.documents.calibration import CalibrationDocument
 from app.documents.framework import FrameworkDescription
 from app.documents.reading import parse_text, read_document
-from cluster_models.frameworks import frameworks
+from cluster_models.training.frameworks import frameworks
 from tests.app.calibration_bodies import FRAMEWORK, runs_csv
 from tests.app.command_files import WORKLOAD
 from tests.app.framework_bodies import DESCRIBED, FILE, described

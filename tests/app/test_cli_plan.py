@@ -16,8 +16,8 @@ from app.cli import main
 from app.cli.progress import progress_line
 from app.documents.plan import plan_from_text
 from cluster_models.errors import SolverFailed
-from cluster_models.plan import NoPlan, Plan
-from cluster_models.workload import LinkBandwidth
+from cluster_models.training.plan import NoPlan, Plan
+from cluster_models.training.workload import LinkBandwidth
 from solver.problem import PlanningProblem, Progress, SearchOptions
 from tests.app.command_files import WORKLOAD
 from tests.plans import small_no_plan, small_plan

@@ -16,7 +16,7 @@ from app.cli.files import read_calibration
 from app.cli.replan_options import seconds_of
 from app.documents.plan import PlanDocument, plan_from_text
 from cluster_models.errors import InvalidInput
-from cluster_models.health_events import EntityKind, HealthState
+from cluster_models.health.events import EntityKind, HealthState
 from tests.app.failure_files import CLUSTER, PLAN, POLICY, plan_on, write_files
 from tests.app.framework_bodies import described
 from tests.cluster_models.clusters import cluster_of, host

@@ -14,10 +14,10 @@ from app.cli.serving_plan_view import MOST_POINTS, shown_points
 from app.documents.serving_plan import any_plan_from_text
 from app.presentation.serving_tables import FrontRow, front_rows
 from cluster_models.errors import SolverFailed
-from cluster_models.plan import StopReason
-from cluster_models.serving_goal import ServingObjective
-from cluster_models.serving_plan import ServingPlan
-from cluster_models.serving_refusal import NoServingPlan
+from cluster_models.serving.goal import ServingObjective
+from cluster_models.serving.plan import ServingPlan
+from cluster_models.serving.refusal import NoServingPlan
+from cluster_models.training.plan import StopReason
 from solver.problem import SearchOptions
 from solver.serving.problem import ServingProblem
 from tests.app.command_files import CLUSTER

@@ -17,10 +17,10 @@ from app.presentation.comparison import ComparisonReport, comparison_report, rou
 from app.presentation.decision import Budget
 from app.serialization import make_snapshot
 from cluster_models.errors import InvalidInput
-from cluster_models.frameworks import frameworks
-from cluster_models.plan import TIME_PARTS, Plan, RankOrder, TimeBreakdown
+from cluster_models.training.frameworks import frameworks
+from cluster_models.training.plan import TIME_PARTS, Plan, RankOrder, TimeBreakdown
+from cluster_models.training.workload import Recompute, Sharding
 from cluster_models.units import GIB
-from cluster_models.workload import Recompute, Sharding
 from solver.problem import PlanningProblem
 from tests.plans import (
     small_architecture,

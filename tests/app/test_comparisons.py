@@ -22,8 +22,8 @@ from app.resources import Service
 from app.serialization import jsonable, make_snapshot
 from app.services import plans, snapshots, solves
 from app.services.predictions import predict_configuration
-from cluster_models.plan import Plan
-from cluster_models.workload import Recompute
+from cluster_models.training.plan import Plan
+from cluster_models.training.workload import Recompute
 from solver.problem import PlanningProblem, SearchOptions
 from tests.app.web_site import site, told
 from tests.plans import small_architecture, small_cluster, small_samples, small_workload

@@ -19,7 +19,7 @@ from app.services import health_events, occupancy, replan_settings, replans, wak
 from app.services.replan_settings import ReplanSettings
 from app.settings import Role
 from cluster_models.errors import InvalidInput
-from cluster_models.health_events import HealthState
+from cluster_models.health.events import HealthState
 from tests.app.api_client import running
 from tests.app.failure_bodies import SITE, store_site
 from tests.app.running_rows import CLUSTER, START, add_cluster, add_job, report, told

@@ -22,8 +22,8 @@ from app.documents.reading import parse_text, problems_of, read_document
 from app.documents.workload import WorkloadDocument
 from app.serialization import jsonable, load
 from cluster_models.errors import InvalidInput
-from cluster_models.frameworks import ABOUT, CudaGraphs, Fact, Framework, framework, frameworks
-from cluster_models.workload import TrainingWorkload
+from cluster_models.training.frameworks import ABOUT, CudaGraphs, Fact, Framework, framework, frameworks
+from cluster_models.training.workload import TrainingWorkload
 from tests.app.calibration_bodies import calibration_document
 from tests.app.framework_bodies import DESCRIBED, described
 from tests.plans import small_workload
@@ -105,7 +105,7 @@ def test_every_field_says_what_it_means() -> None:
             isinstance(note, Fact) and note.meaning.endswith(".") for note in getattr(hint, "__metadata__", ())
         )
     ]
-    assert silent == [], "write it as Annotated[..., Fact('...')] in cluster_models/frameworks.py"
+    assert silent == [], "write it as Annotated[..., Fact('...')] in cluster_models/training/frameworks.py"
 
 
 def test_settings_keep_their_names() -> None:

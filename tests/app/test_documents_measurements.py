@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from app.documents.cluster import samples_of
 from app.documents.measurements import MeasurementDocument, MeasurementsDocument
+from cluster_models.cluster.measurements import Collective, Direction, Sample, SampleStatus
 from cluster_models.errors import InvalidInput
-from cluster_models.measurements import Collective, Direction, Sample, SampleStatus
 from tests.app.cluster_documents import document, problems, read, with_rows
 from tests.plans import small_cluster, small_samples
 

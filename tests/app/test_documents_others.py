@@ -15,12 +15,12 @@ from app.documents.model import ModelDocument, model_document
 from app.documents.plan import NoPlanDocument, PlanDocument, plan_from_text, result_document
 from app.documents.reading import InvalidDocument, problems_of, read_document
 from app.documents.workload import WorkloadDocument
-from cluster_models.architecture import Architecture, Experts, LatentAttention
 from cluster_models.errors import InvalidConfiguration, InvalidInput
-from cluster_models.model_catalogue import catalogue_model, catalogue_models
-from cluster_models.plan import Degrees
+from cluster_models.model.architecture import Architecture, Experts, LatentAttention
+from cluster_models.model.catalogue import catalogue_model, catalogue_models
+from cluster_models.training.plan import Degrees
+from cluster_models.training.workload import DEGREE_NAMES, LinkBandwidth, Objective, Recompute, TrainingWorkload
 from cluster_models.units import GIB
-from cluster_models.workload import DEGREE_NAMES, LinkBandwidth, Objective, Recompute, TrainingWorkload
 from tests.plans import small_architecture, small_configuration, small_no_plan, small_plan
 
 CONFIG = {

@@ -23,12 +23,12 @@ from app.serialization import jsonable, load, snapshot_id
 from app.settings import Role
 from app.web.form import at_fields, blank, filled, workload_data
 from app.web.placement_form import placement_data, placement_filled
+from cluster_models.cluster.switches import Figure, Switch
+from cluster_models.cluster.topology import Cluster
 from cluster_models.errors import InvalidCluster, InvalidInput
-from cluster_models.placement_rules import KeepTogether, PlacementRules, RankGroup, Spares, Spread
-from cluster_models.switches import Figure, Switch
-from cluster_models.topology import Cluster
+from cluster_models.training.placement_rules import KeepTogether, PlacementRules, RankGroup, Spares, Spread
+from cluster_models.training.workload import TrainingWorkload
 from cluster_models.units import GBYTE
-from cluster_models.workload import TrainingWorkload
 from tests.app.api_client import API, cluster_body, plan_body, running
 from tests.app.cluster_documents import document
 from tests.plans import small_plan

@@ -10,9 +10,9 @@ import pytest
 from app.documents.reading import read_document
 from app.documents.serving import GOAL_FIELDS, ServingWorkloadDocument
 from app.documents.serving_plan import NoServingPlanDocument, ServingPlanDocument, serving_document
-from cluster_models.serving import Speculation, Worker
-from cluster_models.serving_goal import ServingGoal, ServingMode, ServingObjective
-from cluster_models.serving_plan import ServingPlan
+from cluster_models.serving.goal import ServingGoal, ServingMode, ServingObjective
+from cluster_models.serving.plan import ServingPlan
+from cluster_models.serving.workload import Speculation, Worker
 from tests.serving_plans import nothing_serves, over_nodes, served, split_phases, two_models, two_replicas
 
 PLANS = {

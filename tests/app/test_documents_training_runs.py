@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from app.documents.reading import problems_of
 from app.documents.training_runs import COLUMNS, read_training_runs
 from cluster_models.errors import InvalidInput
-from cluster_models.frameworks import CudaGraphs, framework
+from cluster_models.training.frameworks import CudaGraphs, framework
+from cluster_models.training.workload import Recompute, Sharding
 from cluster_models.units import GBIT, GIB
-from cluster_models.workload import Recompute, Sharding
 from tests.app.calibration_bodies import HEAD, LINES
 
 LINE = LINES[3].format(step=12.5)

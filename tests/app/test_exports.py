@@ -18,11 +18,11 @@ from app.exports.expert_maps import EXPERT_MAPS
 from app.exports.megatron_layers import pipeline_layout
 from app.exports.registry import EXPORTS
 from app.exports.tables import render_csv
-from cluster_models.architecture import Experts
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.expert_slots import ExpertSlots
-from cluster_models.plan import Degrees, Placement, Plan, RankOrder
-from cluster_models.workload import Recompute, Sharding
+from cluster_models.model.architecture import Experts
+from cluster_models.training.expert_slots import ExpertSlots
+from cluster_models.training.plan import Degrees, Placement, Plan, RankOrder
+from cluster_models.training.workload import Recompute, Sharding
 from solver.check.placement import coordinates
 from tests.app.exports.plans import under
 from tests.plans import small_configuration, small_plan

@@ -20,9 +20,9 @@ from app.exports.contract import Files
 from app.exports.measuring import render_kubernetes, render_mpi, render_slurm
 from app.imports.dry_run import Report, dry_run
 from app.imports.sources import SentFile
-from cluster_models.links import effective_links
-from cluster_models.measurements import Sample, SampleStatus
-from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.cluster.measurements import Sample, SampleStatus
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.links.model import effective_links
 from readers.proposal.aliases import AliasTable
 from readers.proposal.values import Answers
 from solver.measuring.choose import MeasuringPlan, what_to_measure

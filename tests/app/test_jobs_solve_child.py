@@ -9,7 +9,7 @@ from typing import Any
 
 from app.jobs.child import ChildEnd, Ending, run_child
 from app.serialization import jsonable, load, make_snapshot
-from cluster_models.plan import NoPlan, Plan
+from cluster_models.training.plan import NoPlan, Plan
 from solver.check import check_plan
 from solver.problem import PlanningProblem, SearchOptions
 from tests.plans import small_architecture, small_cluster, small_samples, small_workload

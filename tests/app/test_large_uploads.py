@@ -14,7 +14,7 @@ from app.documents.reading import read_document
 from app.services import clusters, measurements, snapshots, workers
 from app.services.clusters import NodeChange
 from app.settings import Role
-from cluster_models.topology import NodeState
+from cluster_models.cluster.topology import NodeState
 from tests.app.api_client import API, cluster_body, running
 from tests.app.running_rows import CLUSTER, add_cluster
 

@@ -21,7 +21,7 @@ from app.presentation.experts import expert_page
 from app.serialization import jsonable, load
 from app.settings import Role
 from cluster_models.errors import InvalidInput
-from cluster_models.plan import Plan
+from cluster_models.training.plan import Plan
 from solver.predict import predict
 from solver.problem import PlanningProblem
 from tests.app.api_client import API, ended, plan_body, running

@@ -10,7 +10,7 @@ from app.documents.configuration import ConfigurationDocument, DegreesDocument
 from app.serialization import make_snapshot
 from app.services.predictions import predict_configuration
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.frameworks import framework
+from cluster_models.training.frameworks import framework
 from solver.degrees.layout import filled_stages
 from solver.problem import PlanningProblem
 from tests.plans import small_architecture, small_cluster, small_samples, small_workload

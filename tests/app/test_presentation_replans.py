@@ -8,8 +8,8 @@ import pytest
 
 from app.presentation.replans import explanation
 from app.services.replan_answers import summary_of
-from cluster_models.plan import StopReason
-from cluster_models.recovery import RecoveryAction
+from cluster_models.jobs.recovery import RecoveryAction
+from cluster_models.training.plan import StopReason
 from solver.replanning.safe import safe_answer
 from tests.solver.replanning.samples import four_jobs, one_lost
 

@@ -13,7 +13,7 @@ from app.db.tables import ClusterRow
 from app.presentation.reliability import reliability_figures
 from app.services.reliability import measure_reliability, poisson_interval
 from app.settings import Role
-from cluster_models.health_events import EntityKind, HealthState
+from cluster_models.health.events import EntityKind, HealthState
 from tests.app.api_client import running
 from tests.app.failure_bodies import SITE, failed, store_site
 from tests.app.running_rows import CLUSTER, START, add_cluster, report, told

@@ -24,7 +24,7 @@ from app.services import (
 from app.services.errors import NotFound, WrongStatus
 from app.services.replan_steps import NOBODY, Actor
 from app.services.running_jobs import JobRecord
-from cluster_models.recovery import RecoveryAction
+from cluster_models.jobs.recovery import RecoveryAction
 from tests.app.running_rows import (
     CLUSTER,
     START,

@@ -24,8 +24,8 @@ from app.serialization import jsonable, load
 from app.services import occupancy, preparations, replan_solves, replan_views, replans, reports
 from app.services.replans import Answer, ReplanRecord
 from app.settings import REPLAN_COMMAND, Role, Settings
-from cluster_models.recovery import RecoveryAction
-from cluster_models.running import RecoveryPolicy
+from cluster_models.jobs.recovery import RecoveryAction
+from cluster_models.jobs.running import RecoveryPolicy
 from solver.replanning.check import check_decision
 from solver.replanning.prepared import PreparedJob
 from tests.app import stand_in_solver

@@ -36,8 +36,8 @@ from app.services.replans import Answer
 from app.services.running_plans import PlanSource
 from app.services.safe_answers import answer_safely
 from app.services.webhooks import EventType
-from cluster_models.health_events import HealthState
-from cluster_models.recovery import RecoveryAction
+from cluster_models.health.events import HealthState
+from cluster_models.jobs.recovery import RecoveryAction
 from tests.app.running_rows import (
     CLUSTER,
     START,

@@ -16,8 +16,8 @@ from app.services.errors import Conflict, IdempotencyKeyReused
 from app.services.replan_settings import ReplanSettings
 from app.services.running_jobs import JobRecord
 from cluster_models.errors import InvalidInput
-from cluster_models.health_events import EntityKind, HealthState
-from cluster_models.recovery import RecoveryAction
+from cluster_models.health.events import EntityKind, HealthState
+from cluster_models.jobs.recovery import RecoveryAction
 from tests.app.running_rows import (
     CLUSTER,
     START,

@@ -29,10 +29,10 @@ from app.services.errors import GpusTaken, NameTaken, NotFound, WrongStatus
 from app.services.occupancy import Gpus
 from app.services.requests import PlanRequest
 from app.services.running_plans import PlanSource
+from cluster_models.cluster.topology import Cluster
 from cluster_models.errors import InvalidCluster
-from cluster_models.health_events import EntityKind, HealthState
-from cluster_models.running import InvalidRunningJob, RecoveryPolicy
-from cluster_models.topology import Cluster
+from cluster_models.health.events import EntityKind, HealthState
+from cluster_models.jobs.running import InvalidRunningJob, RecoveryPolicy
 from tests.app.api_client import plan_body
 from tests.app.running_rows import CLUSTER, START, add_cluster, add_job, nodes_held, occupied, plan_on, report, told
 from tests.plans import small_plan

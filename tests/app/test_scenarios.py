@@ -19,11 +19,11 @@ from app.services import health_events, occupancy, replan_solves, replans, repor
 from app.services.errors import WrongStatus
 from app.services.running_jobs import JobRecord
 from app.services.safe_answers import answer_safely
-from cluster_models.conditions import HYSTERESIS_S
-from cluster_models.health_events import EntityKind, HealthState
-from cluster_models.recovery import BatchDecision, RecoveryAction
-from cluster_models.running import RecoveryPolicy
-from cluster_models.topology import NodeState
+from cluster_models.cluster.topology import NodeState
+from cluster_models.health.conditions import HYSTERESIS_S
+from cluster_models.health.events import EntityKind, HealthState
+from cluster_models.jobs.recovery import BatchDecision, RecoveryAction
+from cluster_models.jobs.running import RecoveryPolicy
 from solver.replanning.check import check_decision
 from solver.replanning.decide import decide
 from solver.replanning.problem import ReplanProblem

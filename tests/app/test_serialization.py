@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from app.serialization import ID_LENGTH, jsonable, load, make_snapshot, snapshot_id
+from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.plan import Degrees, NoPlan, Plan
-from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.training.plan import Degrees, NoPlan, Plan
 from solver.problem import Backend, PlanningProblem, Progress, SearchOptions
 from tests.plans import (
     small_architecture,

@@ -13,9 +13,9 @@ from app.documents.reading import problems_of
 from app.presentation.survival import survival_sentences
 from app.web.form import at_fields, blank, workload_data
 from cluster_models.errors import InvalidWorkload
-from cluster_models.failure_domains import FailureDomainLosses
-from cluster_models.plan import Plan
-from cluster_models.workload import TrainingWorkload
+from cluster_models.training.failure_domains import FailureDomainLosses
+from cluster_models.training.plan import Plan
+from cluster_models.training.workload import TrainingWorkload
 from tests.plans import small_plan
 
 

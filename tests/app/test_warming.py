@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from app import warming
-from cluster_models.recovery import RecoveryAction
+from cluster_models.jobs.recovery import RecoveryAction
 
 
 def test_the_made_up_failure_takes_the_way_of_a_real_one() -> None:

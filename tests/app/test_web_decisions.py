@@ -23,9 +23,7 @@ from app.services import replan_settings
 from app.services.replan_settings import ReplanSettings
 from app.services.replan_views import AnswerView
 from app.web.views.decision import MOST_CARDS, decision_view
-from cluster_models.failure_domains import FailureDomainLosses
-from cluster_models.plan import StopReason
-from cluster_models.recovery import (
+from cluster_models.jobs.recovery import (
     BatchDecision,
     ConsideredAction,
     Migration,
@@ -38,6 +36,8 @@ from cluster_models.recovery import (
     StateSource,
     TimeRange,
 )
+from cluster_models.training.failure_domains import FailureDomainLosses
+from cluster_models.training.plan import StopReason
 from tests.app.failed_site import Failed, failed_site
 from tests.app.running_rows import CLUSTER, START, decided, plan_on, report
 from tests.app.running_rows import told as heard

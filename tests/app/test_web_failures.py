@@ -21,8 +21,8 @@ from app.services.replan_settings import ReplanSettings
 from app.services.webhook_deliveries import Outcome
 from app.services.webhooks import EventType
 from app.web.failure_forms import filled_settings, settings_of
-from cluster_models.health_events import EntityKind, HealthState
-from cluster_models.recovery import RecoveryAction
+from cluster_models.health.events import EntityKind, HealthState
+from cluster_models.jobs.recovery import RecoveryAction
 from tests.app.running_rows import CLUSTER, START, add_cluster, add_job, report
 from tests.app.running_rows import told as heard
 from tests.app.web_site import FOREIGN, box, buttons, chosen, site, ticked, told, where

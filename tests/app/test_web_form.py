@@ -12,8 +12,14 @@ from app.documents.reading import FieldProblem, problems_of, read_document
 from app.documents.workload import WorkloadDocument
 from app.web.form import at_fields, blank, degrees_in_use, filled, options_data, typed, workload_data
 from cluster_models.errors import InvalidInput
-from cluster_models.frameworks import AttentionKernels, CudaGraphs, ExpertDispatch, Float8Scaling, frameworks
-from cluster_models.workload import LinkBandwidth, TrainingWorkload
+from cluster_models.training.frameworks import (
+    AttentionKernels,
+    CudaGraphs,
+    ExpertDispatch,
+    Float8Scaling,
+    frameworks,
+)
+from cluster_models.training.workload import LinkBandwidth, TrainingWorkload
 
 
 def _typed(**fields: object) -> dict[str, object]:

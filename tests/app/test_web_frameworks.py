@@ -16,8 +16,8 @@ from app.documents.framework import FrameworkDescription
 from app.documents.reading import parse_text, read_document
 from app.resources import Service
 from app.services import calibrations, plans
-from cluster_models.frameworks import frameworks
-from cluster_models.workload import TrainingWorkload
+from cluster_models.training.frameworks import frameworks
+from cluster_models.training.workload import TrainingWorkload
 from tests.app.calibration_bodies import calibration_document
 from tests.app.command_files import CLUSTER
 from tests.app.framework_bodies import DESCRIBED, FILE, described

@@ -22,7 +22,7 @@ from app.services import clusters, occupancy, plans, running_jobs, running_plans
 from app.services.running_jobs import JobRecord
 from app.web import recovery_form
 from app.web.form import FormProblem
-from cluster_models.running import RecoveryPolicy
+from cluster_models.jobs.running import RecoveryPolicy
 from solver.problem import PlanningProblem, SearchOptions
 from tests.app.running_rows import CLUSTER, add_cluster, add_job
 from tests.app.web_site import FOREIGN, box, buttons, chosen, site, ticked, told, where

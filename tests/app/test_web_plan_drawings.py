@@ -13,8 +13,8 @@ from app.web.views.rack_map import rack_map
 from app.web.views.stage_times import stage_times
 from app.web.views.step_axis import step_axis
 from app.web.views.waterfall import waterfall
-from cluster_models.plan import StageTime, TimeBreakdown
-from cluster_models.workload import Objective
+from cluster_models.training.plan import StageTime, TimeBreakdown
+from cluster_models.training.workload import Objective
 from tests.plans import small_cluster, small_plan, small_workload
 
 

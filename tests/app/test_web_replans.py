@@ -16,7 +16,7 @@ from app.db.status import ReplanStatus
 from app.services import occupancy, replan_settings, replan_solves, replans
 from app.services.replan_settings import ReplanSettings
 from app.services.safe_answers import answer_safely
-from cluster_models.health_events import HealthState
+from cluster_models.health.events import HealthState
 from tests.app.failed_site import Failed, failed_site
 from tests.app.running_rows import CLUSTER, START, report
 from tests.app.running_rows import told as heard

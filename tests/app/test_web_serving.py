@@ -17,8 +17,8 @@ from app.serialization import jsonable
 from app.web.form import typed
 from app.web.serving_form import at_serving_fields, blank_serving, filled_serving, serving_request, workload_data
 from cluster_models.errors import InvalidInput
-from cluster_models.serving import CacheFormat, Speculation, WeightFormat
-from cluster_models.serving_goal import ServingGoal, ServingMode, ServingObjective
+from cluster_models.serving.goal import ServingGoal, ServingMode, ServingObjective
+from cluster_models.serving.workload import CacheFormat, Speculation, WeightFormat
 from tests.app.api_client import API, cluster_body, ended, running
 from tests.serving_plans import nothing_serves, served, split_phases, two_replicas
 

@@ -30,12 +30,12 @@ from app.web.views.schedule import MOST_BOXES, Window, schedule
 from app.web.views.seats import HUES, layer_spans, seat_grid
 from app.web.views.shades import SHADES, rate_scale
 from app.web.views.step_time import time_bar
-from cluster_models.links import effective_links
-from cluster_models.measurements import Direction
-from cluster_models.placement_rules import PlacementRules, RankGroup, Spares, Spread
-from cluster_models.plan import Degrees, Placement, RankPlace, StopReason, TimelineEvent
+from cluster_models.cluster.measurements import Direction
+from cluster_models.links.model import effective_links
+from cluster_models.training.placement_rules import PlacementRules, RankGroup, Spares, Spread
+from cluster_models.training.plan import Degrees, Placement, RankPlace, StopReason, TimelineEvent
+from cluster_models.training.workload import Objective
 from cluster_models.units import GIB
-from cluster_models.workload import Objective
 from tests.plans import (
     small_cluster,
     small_configuration,

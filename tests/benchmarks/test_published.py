@@ -13,9 +13,9 @@ from benchmarks.published import read_run
 from benchmarks.published_frameworks import LINES, generation_month, source_month
 from benchmarks.published_layouts import layout_counts, spread_layers
 from benchmarks.rows import Skipped
-from cluster_models.frameworks import DEFAULT_FRAMEWORK, Float8Scaling, frameworks
-from cluster_models.gpus import Precision
-from cluster_models.workload import Recompute, Sharding
+from cluster_models.cluster.gpus import Precision
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, Float8Scaling, frameworks
+from cluster_models.training.workload import Recompute, Sharding
 
 ROW = {
     "id": "L1",

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.rebalancing import changed_slots, main
 from benchmarks.routing_files import generated
-from cluster_models.expert_slots import ExpertSlots
+from cluster_models.training.expert_slots import ExpertSlots
 
 
 def test_moves_are_counted_beside_a_complete_new_map(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

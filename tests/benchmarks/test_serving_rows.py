@@ -14,7 +14,7 @@ from benchmarks.serving_accuracy import OUT_COLUMNS, main, predicted, report
 from benchmarks.serving_choice import choices_of
 from benchmarks.serving_repairs import estimated_run
 from benchmarks.serving_rows import engine_of, serving_runs
-from cluster_models.serving import Worker
+from cluster_models.serving.workload import Worker
 
 ROW = {
     "id": "one",

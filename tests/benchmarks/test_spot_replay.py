@@ -15,7 +15,7 @@ from benchmarks.spot_replay import figures, main
 from benchmarks.spot_run import Broken, Decide, Run, replay
 from benchmarks.spot_traces import SpotEvent, batches, made_trace, most_at_once, read_trace, write_trace
 from cluster_models.errors import InvalidInput
-from cluster_models.recovery import BatchDecision
+from cluster_models.jobs.recovery import BatchDecision
 from solver.replanning.decide import decide
 from solver.replanning.first_come import first_come
 from solver.replanning.horizon import expected_quiet_s

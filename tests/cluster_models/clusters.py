@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from cluster_models.catalogue import gpu_kind
-from cluster_models.measurements import Collective, Direction, Sample, SampleStatus
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import Cluster, NicGroup, Node
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.measurements import Collective, Direction, Sample, SampleStatus
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Cluster, NicGroup, Node
 from cluster_models.units import GBIT, GBYTE, MIB
 
 

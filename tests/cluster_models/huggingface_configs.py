@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster_models.architecture import Architecture
-from cluster_models.huggingface import architecture_from_config
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.huggingface import architecture_from_config
 
 BASE: dict[str, Any] = {
     "num_hidden_layers": 4,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.architecture import Architecture, Experts, LatentAttention
 from cluster_models.errors import InvalidModel
+from cluster_models.model.architecture import Architecture, Experts, LatentAttention
 
 TINY = Architecture(
     name="tiny",

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster_models.catalogue import gpu_kind, gpu_kinds, node_kind, node_kinds
+from cluster_models.cluster.catalogue import gpu_kind, gpu_kinds, node_kind, node_kinds
+from cluster_models.cluster.gpus import UNTHROTTLED_SHARE, Precision
 from cluster_models.errors import InvalidCluster
-from cluster_models.gpus import UNTHROTTLED_SHARE, Precision
 from cluster_models.units import GIB
 
 SPECS = Path(__file__).parents[3] / "shared" / "data" / "gpu_specs.csv"

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.catalogue import gpu_kind, gpu_kinds
-from cluster_models.collective_curves import (
+from cluster_models.cluster.catalogue import gpu_kind, gpu_kinds
+from cluster_models.cluster.gpus import GpuKind
+from cluster_models.cluster.measurements import Collective
+from cluster_models.links.collective_curves import (
     FloatArray,
     bus_factor,
     curves,
@@ -17,8 +19,6 @@ from cluster_models.collective_curves import (
     domain_nominal_bytes_per_s,
     domain_time_s,
 )
-from cluster_models.gpus import GpuKind
-from cluster_models.measurements import Collective
 
 H100 = gpu_kind("H100")
 KINDS = st.sampled_from(sorted(gpu_kinds()))

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.conditions import OPERATOR, conditions_of, quarantine_of
-from cluster_models.health_events import Entity, EntityKind, HealthEvent, HealthState
+from cluster_models.health.conditions import OPERATOR, conditions_of, quarantine_of
+from cluster_models.health.events import Entity, EntityKind, HealthEvent, HealthState
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 NODE = Entity(EntityKind.NODE, "n1")

@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from cluster_models.catalogue import gpu_kind
-from cluster_models.conditions import Condition
-from cluster_models.degraded import LEAST_SHARE, degraded
-from cluster_models.health_events import Entity, EntityKind, HealthState
-from cluster_models.links import effective_links
-from cluster_models.measurements import Collective, Direction, Sample, SampleStatus
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import Cluster, NicGroup, Node, NodeState
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.measurements import Collective, Direction, Sample, SampleStatus
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Cluster, NicGroup, Node, NodeState
+from cluster_models.health.conditions import Condition
+from cluster_models.health.degraded import LEAST_SHARE, degraded
+from cluster_models.health.events import Entity, EntityKind, HealthState
+from cluster_models.links.model import effective_links
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 BIG = 2.0**28

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.architecture import Experts
-from cluster_models.flops import (
+from cluster_models.model.architecture import Experts
+from cluster_models.model.catalogue import catalogue_model, catalogue_models
+from cluster_models.model.flops import (
     AttentionCount,
     forward_flops_per_token,
     head_forward_flops,
@@ -17,7 +18,6 @@ from cluster_models.flops import (
     mean_attention_span,
     model_flops_per_token,
 )
-from cluster_models.model_catalogue import catalogue_model, catalogue_models
 from tests.cluster_models.test_architecture import TINY as SIX_LAYERS
 
 TINY = replace(SIX_LAYERS, layers=4)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cluster_models.frameworks import framework, frameworks
-from cluster_models.interleaving import Interleaving, equal_group, micro_batch_group, runs_all_forwards_first
+from cluster_models.training.frameworks import framework, frameworks
+from cluster_models.training.interleaving import (
+    Interleaving,
+    equal_group,
+    micro_batch_group,
+    runs_all_forwards_first,
+)
 from tests.solver.naive_schedule import legal_groups
 
 

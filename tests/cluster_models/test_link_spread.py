@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.link_classes import Proximity
-from cluster_models.link_spread import (
+from cluster_models.cluster.measurements import Collective, Direction, Sample
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.links.classes import Proximity
+from cluster_models.links.model import effective_links
+from cluster_models.links.spread import (
     ENOUGH_REPEATS,
     NORMAL_DECILE,
     PUBLISHED_DECILE,
@@ -20,11 +23,8 @@ from cluster_models.link_spread import (
     link_spread,
     slow_decile,
 )
-from cluster_models.links import effective_links
-from cluster_models.measurements import Collective, Direction, Sample
-from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.training.workload import LinkBandwidth
 from cluster_models.units import MIB
-from cluster_models.workload import LinkBandwidth
 from tests.cluster_models.clusters import BIG, FIVE, NAMES, host, sample, snapshot
 
 SAMPLES = st.lists(

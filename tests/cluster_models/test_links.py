@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster_models.cluster.measurements import Collective, Direction, Sample
+from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidCluster
-from cluster_models.link_tables import Recency
-from cluster_models.links import LinkModel, effective_links
-from cluster_models.measurements import Collective, Direction, Sample
-from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.links.model import LinkModel, effective_links
+from cluster_models.links.tables import Recency
 from cluster_models.units import MIB
 from tests.cluster_models.clusters import BIG, FIVE, NAMES, host, sample, snapshot
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster_models.cluster.measurements import Collective, Direction, Sample, SampleStatus
 from cluster_models.errors import InvalidCluster
-from cluster_models.measurements import Collective, Direction, Sample, SampleStatus
 from tests.cluster_models.clusters import sample
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster_models.errors import InvalidModel
-from cluster_models.model_catalogue import catalogue_model, catalogue_models
+from cluster_models.model.catalogue import catalogue_model, catalogue_models
 
 # Trained weights in the published checkpoints (model cards; without the rotary buffers that some files carry).
 CHECKPOINT_PARAMETERS = {

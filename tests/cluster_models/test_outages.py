@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from cluster_models.health_events import Entity, EntityKind, HealthEvent, HealthState
-from cluster_models.outages import outages_of
+from cluster_models.health.events import Entity, EntityKind, HealthEvent, HealthState
+from cluster_models.health.outages import outages_of
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 FAILED, WELL = HealthState.FAILED, HealthState.RECOVERED

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import Counts, RoutedWorkload
-from cluster_models.routing_mixes import agreement, of_model, restricted, weighted
+from cluster_models.routing.counts import Counts, RoutedWorkload
+from cluster_models.routing.mixes import agreement, of_model, restricted, weighted
 
 
 def _workload(name: str, seed: int, layers: tuple[int, ...] = (3, 4, 5), experts: int = 8) -> RoutedWorkload:

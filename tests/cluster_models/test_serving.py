@@ -6,11 +6,12 @@ import math
 
 import pytest
 
-from cluster_models.catalogue import gpu_kind
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidConfiguration, InvalidInput, InvalidWorkload
-from cluster_models.gpus import Precision
-from cluster_models.model_catalogue import catalogue_model
-from cluster_models.serving import (
+from cluster_models.model.catalogue import catalogue_model
+from cluster_models.serving.engines import serving_engine, serving_engines
+from cluster_models.serving.workload import (
     CacheFormat,
     Pool,
     ServingConfiguration,
@@ -20,7 +21,6 @@ from cluster_models.serving import (
     Worker,
     check_serving,
 )
-from cluster_models.serving_engines import serving_engine, serving_engines
 
 WORKLOAD = ServingWorkload(input_tokens=1024, output_tokens=1024, concurrency=8)
 

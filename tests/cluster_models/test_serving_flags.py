@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster_models.serving_engines import serving_engine, serving_engines
-from cluster_models.serving_flags import engine_flags, engine_program, flag_problems
+from cluster_models.serving.engines import serving_engine, serving_engines
+from cluster_models.serving.flags import engine_flags, engine_program, flag_problems
 
 
 def test_every_engine_with_exports_has_a_program_and_degrees() -> None:

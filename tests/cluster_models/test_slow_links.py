@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.documents.cluster import ClusterDocument
-from cluster_models.link_tables import Recency, link_tables
-from cluster_models.slow_links import FEWEST_LINKS, SlowLink, rates_of, slow_links
-from cluster_models.suspicions import suspicions
+from cluster_models.links.slow_links import FEWEST_LINKS, SlowLink, rates_of, slow_links
+from cluster_models.links.suspicions import suspicions
+from cluster_models.links.tables import Recency, link_tables
 from tests.cluster_models.clusters import host, sample, snapshot
 from tests.test_architecture import ROOT
 

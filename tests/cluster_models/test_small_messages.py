@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.links import LinkModel, effective_links
-from cluster_models.measurements import Collective, Sample
-from cluster_models.suspicions import suspicions
+from cluster_models.cluster.measurements import Collective, Sample
+from cluster_models.links.model import LinkModel, effective_links
+from cluster_models.links.suspicions import suspicions
 from cluster_models.units import KIB, MIB
 from tests.cluster_models.clusters import BIG, FIVE, NAMES, sample, snapshot
 from tests.cluster_models.test_links import estimated, rate

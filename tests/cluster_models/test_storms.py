@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cluster_models.health_events import Entity, EntityKind, HealthEvent, HealthState
-from cluster_models.storms import Storm, storms_of
+from cluster_models.health.events import Entity, EntityKind, HealthEvent, HealthState
+from cluster_models.health.storms import Storm, storms_of
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cluster_models.measurements import Collective, Direction
-from cluster_models.oversubscription import shared_uplinks
-from cluster_models.suspicions import suspicions
-from cluster_models.switches import Switch
+from cluster_models.cluster.measurements import Collective, Direction
+from cluster_models.cluster.switches import Switch
+from cluster_models.links.oversubscription import shared_uplinks
+from cluster_models.links.suspicions import suspicions
 from tests.cluster_models.clusters import host, sample, snapshot
 
 NODES = tuple(host(name) for name in "abcd")

@@ -7,9 +7,9 @@ from dataclasses import replace
 import networkx as nx
 import pytest
 
+from cluster_models.cluster.topology import MOST_NODES, NicGroup, Node
 from cluster_models.errors import InvalidCluster
-from cluster_models.link_classes import Proximity, classify
-from cluster_models.topology import MOST_NODES, NicGroup, Node
+from cluster_models.links.classes import Proximity, classify
 from tests.cluster_models.clusters import cluster_of, host, sample, snapshot
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cluster_models.measurements import Collective
+from cluster_models.cluster.measurements import Collective
+from cluster_models.links.wire_flows import wire_flow
 from cluster_models.units import MIB
-from cluster_models.wire_flows import wire_flow
 from tests.cluster_models.clusters import sample
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from app.cli import main
-from cluster_models.workload import TrainingWorkload
+from cluster_models.training.workload import TrainingWorkload
 from tests.app.calibration_bodies import calibration_document
 from tests.app.framework_bodies import DESCRIBED
 from tests.e2e.processes import REPOSITORY, Deployment, service, wait_until

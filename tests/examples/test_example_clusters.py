@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from app.documents.cluster import ClusterDocument
-from cluster_models.links import LinkModel, effective_links
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.suspicions import suspicions
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.links.model import LinkModel, effective_links
+from cluster_models.links.suspicions import suspicions
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "clusters"
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "bandwidth"

@@ -10,7 +10,7 @@ from app.cli import main
 from app.documents.plan import plan_from_text
 from app.imports.dry_run import Report, dry_run
 from app.imports.sources import SentFile
-from cluster_models.measurements import Collective, Sample, SampleStatus
+from cluster_models.cluster.measurements import Collective, Sample, SampleStatus
 from readers.frame.findings import Severity
 from readers.proposal.aliases import AliasTable
 from readers.proposal.values import EVERY_NODE, Answers

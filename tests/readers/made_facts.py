@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster_models.measurements import Direction
+from cluster_models.cluster.measurements import Direction
 from readers.frame.facts import (
     Fact,
     HostFact,

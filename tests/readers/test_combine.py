@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.measurements import Direction, SampleStatus
-from cluster_models.topology import NicGroup
+from cluster_models.cluster.measurements import Direction, SampleStatus
+from cluster_models.cluster.topology import NicGroup
 from readers.frame.facts import (
     MatrixFact,
     Memory,

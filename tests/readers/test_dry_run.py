@@ -16,7 +16,7 @@ from app.documents.cluster import samples_of
 from app.imports.documents import cluster_document, measurements_document
 from app.imports.dry_run import Report, dry_run
 from app.imports.sources import MOST_MEMBERS, SentFile, open_files
-from cluster_models.topology import Cluster
+from cluster_models.cluster.topology import Cluster
 from readers.proposal.aliases import AliasTable
 from readers.proposal.combine import combine
 from readers.proposal.values import Answers

@@ -9,7 +9,7 @@ import pytest
 from app.cli import main
 from app.cli.cluster_text import cluster_text
 from app.imports.report import answer_of
-from cluster_models.measurements import SampleStatus
+from cluster_models.cluster.measurements import SampleStatus
 from readers.proposal.values import Answers, Proposal
 from tests.readers.nccl_logs import log
 from tests.readers.uploads import report_of

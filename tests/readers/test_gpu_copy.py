@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster_models.measurements import Direction
+from cluster_models.cluster.measurements import Direction
 from readers.formats.superbench.gpu_copy import FORMAT
 from readers.frame.facts import Memory
 from tests.readers.real_files import matrices, source_of, understood

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 
-from cluster_models.topology import NodeState
+from cluster_models.cluster.topology import NodeState
 from readers import registry
 from readers.frame.facts import HealthFact, Operation, PortFact, RunFact
 from readers.health.formats import FORMATS

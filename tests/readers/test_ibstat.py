@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 
-from cluster_models.topology import NodeState
+from cluster_models.cluster.topology import NodeState
 from readers import registry
 from readers.formats.infiniband.ibstat import FORMATS
 from readers.frame.facts import HealthFact, HostFact, Name, NameKind, PortFact

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.topology import NodeState
+from cluster_models.cluster.topology import NodeState
 from cluster_models.units import MIB
 from readers.formats.kubernetes.formats import FORMATS
 from readers.formats.kubernetes.labels import read_labels

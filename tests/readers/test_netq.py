@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.topology import NodeState
+from cluster_models.cluster.topology import NodeState
 from readers import registry
 from readers.formats.network.netq import FORMATS
 from readers.frame.facts import HostFact, SwitchFact

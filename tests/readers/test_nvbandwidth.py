@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.measurements import Direction
+from cluster_models.cluster.measurements import Direction
 from readers.formats.nvidia.nvbandwidth import FORMATS
 from readers.frame.facts import Memory, Quantity
 from readers.frame.findings import Severity

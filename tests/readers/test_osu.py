@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.measurements import Direction
+from cluster_models.cluster.measurements import Direction
 from readers.formats.mpi.osu import FORMAT
 from readers.frame.facts import Memory, Operation, RunFact
 from readers.frame.launch_commands import Launch, launch_of

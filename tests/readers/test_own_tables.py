@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.measurements import Direction
+from cluster_models.cluster.measurements import Direction
 from readers.formats.own_tables import FORMAT, unit_of
 from readers.frame.facts import MatrixFact, Operation, Point, Quantity, RunEnd, RunFact
 from readers.frame.reading import Contents

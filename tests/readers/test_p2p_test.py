@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster_models.measurements import Direction
+from cluster_models.cluster.measurements import Direction
 from readers.formats.gpu_matrices import header_of, read_table, warm_up
 from readers.formats.nvidia.p2p_test import FORMAT
 from readers.frame.facts import Memory, Quantity

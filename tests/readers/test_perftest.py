@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster_models.measurements import Direction
+from cluster_models.cluster.measurements import Direction
 from readers.formats.infiniband.perftest import FORMAT
 from readers.frame.facts import Memory, RunFact
 from readers.frame.reading import Contents

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from cluster_models.topology import NodeState
+from cluster_models.cluster.topology import NodeState
 from readers.formats.nvidia.smi_nvlink import FORMAT, SWITCH
 from readers.frame.facts import HealthFact, HostFact, WiringFact
 from readers.frame.reading import Contents

@@ -6,8 +6,8 @@ from typing import Any
 
 from app.imports.dry_run import Report, dry_run
 from app.imports.sources import SentFile
-from cluster_models.measurements import Sample
-from cluster_models.topology import Cluster
+from cluster_models.cluster.measurements import Sample
+from cluster_models.cluster.topology import Cluster
 from readers.proposal.aliases import AliasTable
 from readers.proposal.values import Answers, Proposal
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from cluster_models.architecture import Architecture, Experts
-from cluster_models.catalogue import gpu_kind
-from cluster_models.frameworks import DEFAULT_FRAMEWORK
-from cluster_models.gpus import GpuKind
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.gpus import GpuKind
+from cluster_models.model.architecture import Architecture, Experts
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch, IntArray
 from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.memory import StageMemoryParts, stage_memory

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cluster_models.frameworks import DEFAULT_FRAMEWORK
-from cluster_models.interleaving import micro_batch_group
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.training.interleaving import micro_batch_group
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.compiled import Arrays, Rules, Uplinks
 from solver.pipeline.schedule import build_schedule

@@ -6,9 +6,11 @@ A forward takes 1 s and a backward 2 s on either stage, transfers nothing, the o
 
 from __future__ import annotations
 
-from cluster_models.architecture import Architecture
-from cluster_models.gpus import GpuKind, Precision
-from cluster_models.plan import (
+from cluster_models.cluster.gpus import GpuKind, Precision
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Cluster, NicGroup, Node, NodeState
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.plan import (
     Alternative,
     Certificate,
     Configuration,
@@ -27,9 +29,7 @@ from cluster_models.plan import (
     TimeBreakdown,
     TimelineEvent,
 )
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import Cluster, NicGroup, Node, NodeState
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.problem import PlanningProblem
 
 GPU = GpuKind(

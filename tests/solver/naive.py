@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, permutations, product
 
-from cluster_models.architecture import Architecture
-from cluster_models.plan import RankOrder
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.plan import RankOrder
+from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, FloatArray
 from solver.costs.step_costs import CrossTraffic
 from solver.degrees.staging import kind_rows, objective_weight

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import groupby, product
 
-from cluster_models.links import effective_links
-from cluster_models.plan import RankOrder
+from cluster_models.links.model import effective_links
+from cluster_models.training.plan import RankOrder
 from solver.candidates import ORDER_CODES
 from solver.degrees.priced import mixed_layouts
 from solver.degrees.staging import StageKinds, kind_rows, objective_weight

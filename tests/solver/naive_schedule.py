@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cluster_models.frameworks import Framework
-from cluster_models.interleaving import Interleaving
+from cluster_models.training.frameworks import Framework
+from cluster_models.training.interleaving import Interleaving
 
 Event = tuple[str, int, int]
 """("F" or "B", chunk, micro-batch)."""

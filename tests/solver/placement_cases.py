@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from cluster_models.frameworks import DEFAULT_FRAMEWORK
-from cluster_models.interleaving import micro_batch_group
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.training.interleaving import micro_batch_group
 from solver.compiled import Arrays, Rules, Uplinks
 from solver.pipeline.schedule import build_schedule
 from solver.placement.problem import NO_SLOT, PlacementProblem, no_rules, no_uplinks

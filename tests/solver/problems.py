@@ -10,12 +10,12 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
-from cluster_models.architecture import Architecture, Experts
-from cluster_models.links import effective_links
-from cluster_models.measurements import Collective, Direction, Sample
-from cluster_models.plan import NoPlan, Plan
-from cluster_models.topology import Node
-from cluster_models.workload import Choice, Recompute, Sharding, TrainingWorkload
+from cluster_models.cluster.measurements import Collective, Direction, Sample
+from cluster_models.cluster.topology import Node
+from cluster_models.links.model import effective_links
+from cluster_models.model.architecture import Architecture, Experts
+from cluster_models.training.plan import NoPlan, Plan
+from cluster_models.training.workload import Choice, Recompute, Sharding, TrainingWorkload
 from solver.candidates import CandidateBatch
 from solver.degrees.priced import price_candidates
 from solver.placement.cluster_fabrics import fabrics

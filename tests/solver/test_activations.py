@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.architecture import Architecture, LatentAttention
-from cluster_models.frameworks import DEFAULT_FRAMEWORK, Framework, framework
-from cluster_models.gpus import Precision
-from cluster_models.recompute import KEEP_ALL, ActivationSettings, RecomputeModule
-from cluster_models.workload import Recompute
+from cluster_models.cluster.gpus import Precision
+from cluster_models.model.architecture import Architecture, LatentAttention
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, Framework, framework
+from cluster_models.training.recompute import KEEP_ALL, ActivationSettings, RecomputeModule
+from cluster_models.training.workload import Recompute
 from solver.candidates import RECOMPUTE_CODES
 from solver.costs.activations import LayerActivations, layer_activations
 from solver.costs.calibration import calibration_of

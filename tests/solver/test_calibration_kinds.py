@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cluster_models.catalogue import gpu_kind
-from cluster_models.fitted import FittedParameters, FittedValue
-from cluster_models.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.calibration.fitted import FittedParameters, FittedValue
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK
 from solver.costs.calibration import calibration_of, kind_family
 
 LIMITED = gpu_kind("H100-SXM5-96GB-HBM2e")

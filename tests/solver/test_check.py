@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.architecture import Experts
-from cluster_models.expert_slots import ExpertSlots
-from cluster_models.gpus import Precision
-from cluster_models.plan import (
+from cluster_models.cluster.gpus import Precision
+from cluster_models.cluster.topology import NodeState
+from cluster_models.model.architecture import Experts
+from cluster_models.training.expert_slots import ExpertSlots
+from cluster_models.training.plan import (
     Confidence,
     Degrees,
     Drifted,
@@ -25,8 +26,7 @@ from cluster_models.plan import (
     TimeBreakdown,
     TimelineEvent,
 )
-from cluster_models.topology import NodeState
-from cluster_models.workload import LinkBandwidth, Objective, Recompute, Sharding
+from cluster_models.training.workload import LinkBandwidth, Objective, Recompute, Sharding
 from solver.check import check_plan
 from solver.problem import PlanningProblem
 from tests.solver.hand_made import hand_made_plan, hand_made_problem

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from cluster_models.placement_rules import KeepTogether, PlacementRules, RankGroup, Spares, Spread
-from cluster_models.switches import Switch
+from cluster_models.cluster.switches import Switch
+from cluster_models.training.placement_rules import KeepTogether, PlacementRules, RankGroup, Spares, Spread
 from solver.check import check_plan
 from solver.check.rules import rule_violations
 from solver.problem import PlanningProblem

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.interleaving import micro_batch_group
-from cluster_models.plan import Degrees, TimelineEvent
+from cluster_models.training.interleaving import micro_batch_group
+from cluster_models.training.plan import Degrees, TimelineEvent
 from solver.check import check_plan
 from solver.check.timeline import timeline_violations
 from solver.pipeline.schedule import build_schedule

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cluster_models.plan import Plan
-from cluster_models.selection import Simplicity
-from cluster_models.workload import Choice
+from cluster_models.training.plan import Plan
+from cluster_models.training.selection import Simplicity
+from cluster_models.training.workload import Choice
 from solver.answer import alternatives, choice
 from solver.answer.simplicity import complications, simpler_in, simplest_first
 from solver.check import check_plan

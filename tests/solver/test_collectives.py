@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cluster_models.collective_curves import domain_time_s
-from cluster_models.measurements import Collective
+from cluster_models.cluster.measurements import Collective
+from cluster_models.links.collective_curves import domain_time_s
 from solver.costs.collectives import domain_collective_s
 from tests.solver.cost_cases import H100
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.catalogue import gpu_kind
-from cluster_models.frameworks import AttentionKernels, Float8Scaling
-from cluster_models.gpus import Precision
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.gpus import Precision
+from cluster_models.training.frameworks import AttentionKernels, Float8Scaling
 from solver.costs.compute import (
     AttentionShape,
     attention_s,

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cluster_models.catalogue import gpu_kind
-from cluster_models.fitted import ErrorSpread, FittedParameters
-from cluster_models.frameworks import framework, frameworks
-from cluster_models.gpus import Precision
-from cluster_models.plan import Configuration, Degrees, RankOrder
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from cluster_models.calibration.fitted import ErrorSpread, FittedParameters
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.gpus import Precision
+from cluster_models.training.frameworks import framework, frameworks
+from cluster_models.training.plan import Configuration, Degrees, RankOrder
+from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.costs.confidence import (
     EVERY_RUN,
     LEVEL,

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from cluster_models.frameworks import DEFAULT_FRAMEWORK, framework
-from cluster_models.interleaving import Interleaving
-from cluster_models.workload import Recompute, Sharding
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, framework
+from cluster_models.training.interleaving import Interleaving
+from cluster_models.training.workload import Recompute, Sharding
 from solver.answer import coverage
 from solver.degrees import enumeration
 from solver.degrees.enumeration import enumerate_candidates

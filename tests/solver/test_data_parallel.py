@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.measurements import Collective
-from cluster_models.workload import Recompute, Sharding
+from cluster_models.cluster.measurements import Collective
+from cluster_models.training.workload import Recompute, Sharding
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES
 from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.catalogue import gpu_kind
-from cluster_models.frameworks import DEFAULT_FRAMEWORK
-from cluster_models.gpus import Precision
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.gpus import Precision
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK
 from solver.costs.calibration import calibration_of
 from solver.costs.compute import processor, quantise_s
 from solver.costs.local_sizes import LocalSizes, local_sizes

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from cluster_models.catalogue import gpu_kind
-from cluster_models.fitted import ErrorSpread, FittedParameters, FittedValue
-from cluster_models.frameworks import Framework, framework
+from cluster_models.calibration.fitted import ErrorSpread, FittedParameters, FittedValue
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.training.frameworks import Framework, framework
 from solver.costs.calibration import PARAMETERS, calibration_of, shipped_parameters
 from solver.costs.confidence import OWN_RUNS, Novelty, confidence_of, family_names, family_of
 from tests.solver.problems import nodes, planned, problem

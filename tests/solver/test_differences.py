@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from cluster_models.plan import Degrees
+from cluster_models.training.plan import Degrees
 from solver.candidates import CandidateBatch
 from solver.costs.differences import HALF_WIDTH, DifferenceError, difference_error, doublings, drawn_errors
 from solver.fitting.pairs import difference_error_of

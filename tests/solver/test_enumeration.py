@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.frameworks import DEFAULT_FRAMEWORK
-from cluster_models.interleaving import Interleaving
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.training.interleaving import Interleaving
+from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.answer.assemble import configuration_of
 from solver.check.configuration import configuration_violations, layer_violations
 from solver.degrees.enumeration import enumerate_candidates

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.measurements import Direction
-from cluster_models.plan import StopReason
+from cluster_models.cluster.measurements import Direction
+from cluster_models.training.plan import StopReason
 from solver.check import check_plan
 from solver.compiled import step_seconds
 from solver.placement.solve import PlacementOutcome, SolveOptions, solve_placement

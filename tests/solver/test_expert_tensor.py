@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.architecture import Experts
+from cluster_models.cluster.measurements import Collective
 from cluster_models.errors import InvalidWorkload
-from cluster_models.frameworks import ExpertBalance, ExpertDispatch, framework
-from cluster_models.measurements import Collective
-from cluster_models.plan import Degrees, RankOrder
-from cluster_models.workload import Sharding
+from cluster_models.model.architecture import Experts
+from cluster_models.training.frameworks import ExpertBalance, ExpertDispatch, framework
+from cluster_models.training.plan import Degrees, RankOrder
+from cluster_models.training.workload import Sharding
 from solver.check import check_plan
 from solver.compiled import step_seconds
 from solver.costs.collectives import domain_collective_s

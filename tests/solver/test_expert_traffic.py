@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cluster_models.architecture import Experts
-from cluster_models.frameworks import CudaGraphs, ExpertBalance, ExpertDispatch
-from cluster_models.workload import Recompute
+from cluster_models.model.architecture import Experts
+from cluster_models.training.frameworks import CudaGraphs, ExpertBalance, ExpertDispatch
+from cluster_models.training.workload import Recompute
 from solver.candidates import RECOMPUTE_CODES
 from solver.costs.expert_traffic import reached
 from solver.costs.launching import sparse_host_bound

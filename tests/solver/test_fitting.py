@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from benchmarks.fitted_files import confidence_text, fitted_text
-from cluster_models.architecture import Architecture
-from cluster_models.catalogue import gpu_kind
-from cluster_models.fitted import FittedParameters, FittedValue
-from cluster_models.frameworks import framework
-from cluster_models.gpus import Precision
-from cluster_models.plan import Configuration, Degrees, RankOrder
-from cluster_models.training_run import TrainingRun
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from cluster_models.calibration.fitted import FittedParameters, FittedValue
+from cluster_models.calibration.training_run import TrainingRun
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.gpus import Precision
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.frameworks import framework
+from cluster_models.training.plan import Configuration, Degrees, RankOrder
+from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.costs.calibration import PARAMETERS, Owner, default_values, kind_family, longest_prefix
 from solver.costs.confidence import Novelty
 from solver.costs.differences import DifferenceError

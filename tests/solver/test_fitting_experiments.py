@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidInput
-from cluster_models.snapshot import ClusterSnapshot
 from solver.fitting.experiments import _greedy, choose_experiments
 from solver.problem import PlanningProblem
 from tests.plans import small_architecture, small_cluster, small_samples, small_workload

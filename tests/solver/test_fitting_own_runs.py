@@ -9,9 +9,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from cluster_models.fitted import FittedParameters, FittedValue
-from cluster_models.frameworks import framework
-from cluster_models.training_run import TrainingRun
+from cluster_models.calibration.fitted import FittedParameters, FittedValue
+from cluster_models.calibration.training_run import TrainingRun
+from cluster_models.training.frameworks import framework
 from solver.candidates import FloatArray
 from solver.costs.calibration import PARAMETERS, Owner, calibration_of, shipped_parameters
 from solver.fitting.beliefs import SITES, beliefs_of

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from cluster_models.gpus import Precision
+from cluster_models.cluster.gpus import Precision
 from solver.fitting.patterns import patterns_of
 from tests.solver.test_fitting import run
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cluster_models.topology import Node
+from cluster_models.cluster.topology import Node
 from solver.check import check_plan
 from solver.predict import predict
 from tests.solver.problems import fabrics_of, nodes, pair_samples, planned, problem

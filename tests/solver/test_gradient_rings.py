@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.workload import Sharding
+from cluster_models.training.workload import Sharding
 from solver.candidates import SHARDING_CODES
 from solver.costs.calibration import Calibration
 from solver.costs.data_parallel import ring_passes, tail_transfers

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.frameworks import DEFAULT_FRAMEWORK
-from cluster_models.measurements import Collective
-from cluster_models.workload import TrainingWorkload
+from cluster_models.cluster.measurements import Collective
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.training.workload import TrainingWorkload
 from solver.costs.collectives import domain_collective_s
 from solver.costs.step_costs import StepCosts
 from tests.solver.cost_cases import H100, candidates, costs, memory

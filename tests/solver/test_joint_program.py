@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from cluster_models.frameworks import framework
-from cluster_models.workload import Objective, Sharding
+from cluster_models.training.frameworks import framework
+from cluster_models.training.workload import Objective, Sharding
 from solver.problem import PlanningProblem
 from tests.solver.joint_program import joint_optimum
 from tests.solver.naive import NaiveStep, fitting_candidates

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.architecture import Architecture, Experts
 from cluster_models.errors import InvalidWorkload
-from cluster_models.frameworks import framework
-from cluster_models.layer_splits import can_launch
-from cluster_models.plan import Configuration, Degrees, RankOrder
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from cluster_models.model.architecture import Architecture, Experts
+from cluster_models.training.frameworks import framework
+from cluster_models.training.layer_splits import can_launch
+from cluster_models.training.plan import Configuration, Degrees, RankOrder
+from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.check import check_plan
 from solver.check.configuration import layer_violations
 from solver.degrees.enumeration import enumerate_candidates

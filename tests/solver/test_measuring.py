@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.architecture import Experts
+from cluster_models.cluster.measurements import Collective, Direction, Sample, SampleStatus
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import NodeState
 from cluster_models.errors import InvalidInput
-from cluster_models.measurements import Collective, Direction, Sample, SampleStatus
-from cluster_models.plan import Plan
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import NodeState
+from cluster_models.model.architecture import Experts
+from cluster_models.training.plan import Plan
 from solver.measuring.choose import MeasuringPlan, Wanted, Worth, what_to_measure
 from solver.measuring.rounds import rounds_of
 from solver.measuring.sizes import plan_messages, trials

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.architecture import Architecture
-from cluster_models.catalogue import gpu_kind
-from cluster_models.frameworks import DEFAULT_FRAMEWORK, framework
-from cluster_models.interleaving import micro_batch_group, runs_all_forwards_first
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, framework
+from cluster_models.training.interleaving import micro_batch_group, runs_all_forwards_first
+from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES
 from solver.costs.memory import chunks_in_flight, stage_memory
 from solver.pipeline.schedule import build_schedule

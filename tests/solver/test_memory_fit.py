@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from cluster_models.fitted import FittedParameters, FittedValue
-from cluster_models.model_catalogue import catalogue_model
-from cluster_models.plan import Configuration, Degrees, RankOrder
-from cluster_models.training_run import MemoryCounter, TrainingRun
+from cluster_models.calibration.fitted import FittedParameters, FittedValue
+from cluster_models.calibration.training_run import MemoryCounter, TrainingRun
+from cluster_models.model.catalogue import catalogue_model
+from cluster_models.training.plan import Configuration, Degrees, RankOrder
+from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from cluster_models.units import GBIT
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.fitting.own_runs import fit_own_memory
 from solver.run_memory import predict_counted_memory
 from tests.solver.cost_cases import H100

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from app.documents.cluster import ClusterDocument
 from app.serialization import make_snapshot
-from cluster_models.catalogue import gpu_kind
+from cluster_models.calibration.training_run import NodeGroup, TrainingRun
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.topology import Cluster
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.model_catalogue import catalogue_models
-from cluster_models.placement_rules import PlacementRules, RankGroup, Spread
-from cluster_models.plan import Configuration, Degrees, NoPlan, Plan, RankOrder
-from cluster_models.topology import Cluster
-from cluster_models.training_run import NodeGroup, TrainingRun
-from cluster_models.workload import Choice, Recompute, Sharding, TrainingWorkload
+from cluster_models.model.catalogue import catalogue_models
+from cluster_models.training.placement_rules import PlacementRules, RankGroup, Spread
+from cluster_models.training.plan import Configuration, Degrees, NoPlan, Plan, RankOrder
+from cluster_models.training.workload import Choice, Recompute, Sharding, TrainingWorkload
 from solver.check import check_plan
 from solver.compiled_layout import lightest_layouts
 from solver.degrees.priced import price_candidates

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cluster_models.frameworks import framework
-from cluster_models.gpus import Precision
-from cluster_models.workload import Optimizer, Sharding, TrainingWorkload
+from cluster_models.cluster.gpus import Precision
+from cluster_models.training.frameworks import framework
+from cluster_models.training.workload import Optimizer, Sharding, TrainingWorkload
 from solver.candidates import SHARDING_CODES
 from solver.costs.memory import StageMemoryParts
 from tests.solver.cost_cases import LLAMA_70B, WORKLOAD, candidates, memory

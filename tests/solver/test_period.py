@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.frameworks import DEFAULT_FRAMEWORK
-from cluster_models.interleaving import micro_batch_group
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.training.interleaving import micro_batch_group
 from solver.candidates import FloatArray
 from solver.degrees.pricing import _rank_ends as optimistic_rank_ends
 from solver.ilp import ModelBuilder, solve_relaxation

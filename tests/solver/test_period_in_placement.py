@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from cluster_models.measurements import Direction
+from cluster_models.cluster.measurements import Direction
 from solver.compiled import step_seconds
 from solver.ilp import IlpStatus, solve_integer, solve_relaxation
 from solver.pipeline import period

@@ -8,9 +8,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from cluster_models.frameworks import framework
-from cluster_models.measurements import Direction
-from cluster_models.plan import Degrees, RankOrder
+from cluster_models.cluster.measurements import Direction
+from cluster_models.training.frameworks import framework
+from cluster_models.training.plan import Degrees, RankOrder
 from solver.compiled import step_seconds
 from solver.ilp import IlpStatus, solve_integer, solve_relaxation
 from solver.placement.bounds import least_inputs, placement_bound_s

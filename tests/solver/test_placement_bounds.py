@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from benchmarks.placement_clusters import made_up_links, made_up_training, steep_links, steep_training
 from benchmarks.placement_grid import Training, grid_problem
-from cluster_models.frameworks import DEFAULT_FRAMEWORK
-from cluster_models.interleaving import micro_batch_group
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.training.interleaving import micro_batch_group
 from solver.compiled import Arrays, step_seconds, violations
 from solver.compiled_labels import Memory, Resources, cheapest_routes, label_routes
 from solver.pipeline.schedule import build_schedule

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from cluster_models.errors import InvalidInput
-from cluster_models.expert_balance import ExpertBalance
-from cluster_models.expert_slots import ExpertSlots
-from cluster_models.frameworks import DEFAULT_FRAMEWORK, CudaGraphs, ExpertDispatch
-from cluster_models.plan import Plan
-from cluster_models.routing import ExpertLoads, RoutedWorkload
+from cluster_models.routing.counts import ExpertLoads, RoutedWorkload
+from cluster_models.training.expert_balance import ExpertBalance
+from cluster_models.training.expert_slots import ExpertSlots
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, CudaGraphs, ExpertDispatch
+from cluster_models.training.plan import Plan
 from solver.check import check_plan
 from solver.costs.memory import stage_memory
 from solver.costs.routed_loads import domains_of, routed_loads

@@ -8,9 +8,9 @@ from functools import cache
 import pytest
 
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.frameworks import DEFAULT_FRAMEWORK
-from cluster_models.plan import TIME_PARTS, Degrees, StopReason
-from cluster_models.workload import MOST_SEQUENCES, Sharding
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.training.plan import TIME_PARTS, Degrees, StopReason
+from cluster_models.training.workload import MOST_SEQUENCES, Sharding
 from solver.check import check_plan
 from solver.predict import predict
 from solver.problem import PlanningProblem

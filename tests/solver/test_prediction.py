@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cluster_models.architecture import Architecture
+from cluster_models.model.architecture import Architecture
 from solver.costs.memory import stage_memory
 from solver.costs.step_costs import StepCosts, step_costs
 from solver.degrees.layout import balanced_layout, chunk_layers

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.frameworks import framework
-from cluster_models.measurements import Collective, Direction, Sample
-from cluster_models.workload import Objective, Sharding
+from cluster_models.cluster.measurements import Collective, Direction, Sample
+from cluster_models.training.frameworks import framework
+from cluster_models.training.workload import Objective, Sharding
 from solver.compiled import step_seconds
 from solver.degrees.priced import price_candidates
 from solver.degrees.staging import kind_rows, objective_weight

@@ -9,11 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cluster_models.collective_curves import domain_time_s
-from cluster_models.errors import InvalidInput
-from cluster_models.frameworks import DEFAULT_FRAMEWORK, AttentionKernels
-from cluster_models.gpus import Precision
-from cluster_models.hardware_profile import (
+from cluster_models.calibration.hardware_profile import (
     AttentionTiming,
     CollectiveTiming,
     HardwareProfile,
@@ -22,7 +18,11 @@ from cluster_models.hardware_profile import (
     StreamOperation,
     StreamTiming,
 )
-from cluster_models.measurements import Collective
+from cluster_models.cluster.gpus import Precision
+from cluster_models.cluster.measurements import Collective
+from cluster_models.errors import InvalidInput
+from cluster_models.links.collective_curves import domain_time_s
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, AttentionKernels
 from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.compute import AttentionShape, attention_s, matmul_s, processor, streaming_s
 from solver.fitting.profile import fit_profile

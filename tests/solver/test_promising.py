@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cluster_models.frameworks import frameworks
-from cluster_models.gpus import Precision
-from cluster_models.plan import Certificate, StopReason
-from cluster_models.workload import Objective, Recompute, Sharding
+from cluster_models.cluster.gpus import Precision
+from cluster_models.training.frameworks import frameworks
+from cluster_models.training.plan import Certificate, StopReason
+from cluster_models.training.workload import Objective, Recompute, Sharding
 from solver import search
 from solver.check import check_plan
 from solver.costs.calibration import calibration_of

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from cluster_models.frameworks import SelectiveRecompute
-from cluster_models.gpus import Precision
-from cluster_models.workload import Recompute
+from cluster_models.cluster.gpus import Precision
+from cluster_models.training.frameworks import SelectiveRecompute
+from cluster_models.training.workload import Recompute
 from solver.candidates import RECOMPUTE_CODES
 from solver.costs.calibration import Calibration
 from solver.costs.compute import matmul_s, processor

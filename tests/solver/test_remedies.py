@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from cluster_models.cluster.gpus import Precision
+from cluster_models.cluster.topology import NodeState
 from cluster_models.errors import InvalidInput, InvalidWorkload
-from cluster_models.gpus import Precision
-from cluster_models.plan import Plan
-from cluster_models.topology import NodeState
-from cluster_models.workload import Objective, Recompute, Sharding, TrainingWorkload
+from cluster_models.training.plan import Plan
+from cluster_models.training.workload import Objective, Recompute, Sharding, TrainingWorkload
 from solver.problem import PlanningProblem, SearchOptions
 from solver.search import plan
 from tests.cluster_models.clusters import host

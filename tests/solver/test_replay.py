@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.frameworks import framework
-from cluster_models.plan import Plan
-from cluster_models.workload import Sharding
+from cluster_models.training.frameworks import framework
+from cluster_models.training.plan import Plan
+from cluster_models.training.workload import Sharding
 from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES
 from solver.predict import predict
 from solver.problem import PlanningProblem

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.link_spread import LinkSpread, Spread, SpreadOrigin, link_spread
-from cluster_models.measurements import Collective, Sample
-from cluster_models.plan import Drifted, Robustness
-from cluster_models.workload import LinkBandwidth, Objective
+from cluster_models.cluster.measurements import Collective, Sample
+from cluster_models.links.spread import LinkSpread, Spread, SpreadOrigin, link_spread
+from cluster_models.training.plan import Drifted, Robustness
+from cluster_models.training.workload import LinkBandwidth, Objective
 from solver.answer.robustness import Contender, Drift, drift_of, drifted_steps, robustness
 from solver.answer.warnings import used_links
 from solver.check import check_plan

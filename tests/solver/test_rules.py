@@ -11,11 +11,11 @@ from random import Random
 import numpy as np
 import pytest
 
+from cluster_models.cluster.switches import Switch
+from cluster_models.cluster.topology import Node, NodeState
 from cluster_models.errors import InvalidWorkload
-from cluster_models.placement_rules import KeepTogether, PlacementRules, RankGroup, Spares, Spread
-from cluster_models.plan import NoPlan, Plan, StopReason
-from cluster_models.switches import Switch
-from cluster_models.topology import Node, NodeState
+from cluster_models.training.placement_rules import KeepTogether, PlacementRules, RankGroup, Spares, Spread
+from cluster_models.training.plan import NoPlan, Plan, StopReason
 from solver import refine as refining
 from solver.answer.assemble import configuration_of, place_ranks
 from solver.answer.spares import spare_nodes

@@ -13,13 +13,13 @@ from benchmarks.published_memory import (
     read_expert_tensor,
     read_measured_stage,
 )
-from cluster_models.architecture import Architecture
-from cluster_models.catalogue import gpu_kind
-from cluster_models.frameworks import DEFAULT_FRAMEWORK, framework
-from cluster_models.plan import Configuration, Degrees, RankOrder
-from cluster_models.recompute import ActivationSettings, RecomputeModule
-from cluster_models.training_run import MemoryCounter, NodeGroup, TrainingRun
-from cluster_models.workload import Recompute, Sharding
+from cluster_models.calibration.training_run import MemoryCounter, NodeGroup, TrainingRun
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, framework
+from cluster_models.training.plan import Configuration, Degrees, RankOrder
+from cluster_models.training.recompute import ActivationSettings, RecomputeModule
+from cluster_models.training.workload import Recompute, Sharding
 from solver.costs.calibration import calibration_of
 from solver.run_memory import predict_counted_memory, predict_fits, predict_peak_memory
 from tests.solver.cost_cases import H100, LLAMA_70B, MIXTRAL, WORKLOAD

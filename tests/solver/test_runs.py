@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.catalogue import gpu_kind
+from cluster_models.calibration.training_run import NodeGroup, TrainingRun
+from cluster_models.cluster.catalogue import gpu_kind
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.frameworks import ExpertDispatch, framework
-from cluster_models.model_catalogue import catalogue_models
-from cluster_models.plan import Configuration, Degrees, RankOrder
-from cluster_models.training_run import NodeGroup, TrainingRun
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from cluster_models.model.catalogue import catalogue_models
+from cluster_models.training.frameworks import ExpertDispatch, framework
+from cluster_models.training.plan import Configuration, Degrees, RankOrder
+from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.costs.nominal_links import NominalLinks, hops_s
 from solver.degrees.layout import balanced_layout
 from solver.pipeline.schedule import build_schedule

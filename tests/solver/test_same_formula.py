@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from app.serialization import make_snapshot
-from cluster_models.catalogue import gpu_kind
-from cluster_models.gpus import GpuKind, Precision
-from cluster_models.model_catalogue import catalogue_models
-from cluster_models.plan import Configuration, Degrees, RankOrder
-from cluster_models.topology import Cluster, NicGroup, Node
-from cluster_models.training_run import TrainingRun
+from cluster_models.calibration.training_run import TrainingRun
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.gpus import GpuKind, Precision
+from cluster_models.cluster.topology import Cluster, NicGroup, Node
+from cluster_models.model.catalogue import catalogue_models
+from cluster_models.training.plan import Configuration, Degrees, RankOrder
+from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from cluster_models.units import GBIT
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.costs.calibration import calibration_of
 from solver.degrees.layout import balanced_layout
 from solver.predict import predict

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK
 from solver.pipeline.schedule import Schedule, build_schedule
 from tests.solver.naive_schedule import Event, legal_groups, work_of_rank
 

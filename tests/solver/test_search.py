@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster_models.cluster.gpus import Precision
+from cluster_models.cluster.measurements import Sample
+from cluster_models.cluster.topology import NodeState
 from cluster_models.errors import InvalidInput
-from cluster_models.frameworks import framework
-from cluster_models.gpus import Precision
-from cluster_models.measurements import Sample
-from cluster_models.plan import Plan, RankOrder, StopReason
-from cluster_models.topology import NodeState
-from cluster_models.workload import Objective, Recompute, Sharding
+from cluster_models.training.frameworks import framework
+from cluster_models.training.plan import Plan, RankOrder, StopReason
+from cluster_models.training.workload import Objective, Recompute, Sharding
 from solver import search
 from solver.check import check_plan
 from solver.degrees.priced import price_candidates

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cluster_models.architecture import Experts
-from cluster_models.frameworks import CudaGraphs, ExpertDispatch
-from cluster_models.gpus import Precision
+from cluster_models.cluster.gpus import Precision
+from cluster_models.model.architecture import Experts
+from cluster_models.training.frameworks import CudaGraphs, ExpertDispatch
 from solver.costs.calibration import Calibration
 from solver.costs.compute import linear_s, processor
 from solver.costs.layer_costs import mlp

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidWorkload
-from cluster_models.gpus import Precision
-from cluster_models.workload import Recompute, Sharding
+from cluster_models.training.workload import Recompute, Sharding
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch
 from solver.costs.step_costs import CrossTraffic, StepCosts, step_costs
 from tests.solver.cost_cases import H100, LLAMA_70B, WORKLOAD, candidates, costs, even_layers

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster_models.errors import InvalidWorkload
-from cluster_models.placement_rules import KeepTogether, PlacementRules, RankGroup
-from cluster_models.running import RecoveryPolicy
-from cluster_models.workload import Sharding
+from cluster_models.jobs.running import RecoveryPolicy
+from cluster_models.training.placement_rules import KeepTogether, PlacementRules, RankGroup
+from cluster_models.training.workload import Sharding
 from solver.answer.survival import survives
 from solver.check import check_plan
 from solver.check.survival import survival_violations

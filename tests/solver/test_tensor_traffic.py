@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cluster_models.catalogue import gpu_kind
-from cluster_models.frameworks import framework
-from cluster_models.gpus import GpuKind
-from cluster_models.measurements import Collective
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.gpus import GpuKind
+from cluster_models.cluster.measurements import Collective
+from cluster_models.training.frameworks import framework
 from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.collectives import domain_collective_s
 from solver.costs.local_sizes import local_sizes

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.catalogue import gpu_kind, gpu_kinds
-from cluster_models.gpus import Precision
+from cluster_models.cluster.catalogue import gpu_kind, gpu_kinds
+from cluster_models.cluster.gpus import Precision
 from solver.costs.compute import AttentionShape, Processor, attention_s, linear_s, matmul_s, processor
 from solver.costs.tiles import TILES, is_misaligned, quantisation
 from tests.solver.cost_cases import H100, behaviour

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster_models.cluster.measurements import Direction
+from cluster_models.cluster.switches import Switch
+from cluster_models.cluster.topology import Node
 from cluster_models.errors import InvalidConfiguration, InvalidWorkload
-from cluster_models.measurements import Direction
-from cluster_models.switches import Switch
-from cluster_models.topology import Node
 from solver.answer.assemble import configuration_of
 from solver.check import check_plan
 from solver.degrees.enumeration import enumerate_candidates

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.switches import Switch
-from cluster_models.topology import Cluster
+from cluster_models.cluster.switches import Switch
+from cluster_models.cluster.topology import Cluster
 from solver.candidates import FloatArray
 from solver.compiled import step_seconds
 from solver.placement.problem import NO_SLOT

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cluster_models.fitted import FittedParameters, FittedValue
+from cluster_models.calibration.fitted import FittedParameters, FittedValue
 from tests.cluster_models.clusters import sample
 from tests.solver.problems import nodes, planned, problem
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster_models.frameworks import Framework
+from cluster_models.training.frameworks import Framework
 
 
 def is_told(framework: Framework, layers: int, pipeline: int, virtual: int) -> bool:

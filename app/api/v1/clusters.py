@@ -25,7 +25,7 @@ from app.documents.nodes import GpusInUse, Labels, NodeDocument, Slowdown
 from app.documents.reading import Document
 from app.services import clusters, idempotency
 from app.services.clusters import NodeChange
-from cluster_models.topology import NodeState
+from cluster_models.cluster.topology import NodeState
 
 router = APIRouter(tags=["clusters"], route_class=BodyRoute)
 

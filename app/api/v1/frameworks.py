@@ -9,7 +9,7 @@ from pydantic import Field
 
 from app.documents.framework import FrameworkAnswer, FrameworkDescription
 from app.services.errors import NotFound
-from cluster_models.frameworks import frameworks
+from cluster_models.training.frameworks import frameworks
 
 router = APIRouter(tags=["models"])
 

@@ -24,8 +24,8 @@ from app.documents.cluster import ClusterDocument
 from app.documents.measurements import MeasurementDocument, MeasurementsDocument
 from app.services import clusters, idempotency, measurements, snapshots
 from app.services.measurements import MeasurementFilter
-from cluster_models.measurements import SampleStatus
-from cluster_models.suspicions import suspicions
+from cluster_models.cluster.measurements import SampleStatus
+from cluster_models.links.suspicions import suspicions
 
 router = APIRouter(tags=["measurements"], route_class=BodyRoute)
 

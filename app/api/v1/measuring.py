@@ -15,7 +15,7 @@ from app.exports.contract import ExportFile
 from app.exports.options import options_of
 from app.services import measuring
 from app.services.measuring import Launcher
-from cluster_models.measurements import Collective
+from cluster_models.cluster.measurements import Collective
 from solver.measuring.choose import MeasuringPlan, Wanted
 from solver.measuring.sizes import Trial
 

@@ -18,9 +18,9 @@ from app.documents.values import Computed, Given, ValueAnswer
 from app.services import idempotency, models
 from app.services.models import ModelRecord
 from app.services.requests import ModelReference
-from cluster_models.architecture import Architecture
-from cluster_models.catalogue import gpu_kinds
-from cluster_models.model_catalogue import catalogue_models
+from cluster_models.cluster.catalogue import gpu_kinds
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.catalogue import catalogue_models
 
 router = APIRouter(tags=["models"], route_class=BodyRoute)
 

@@ -14,7 +14,7 @@ from app.exports.packing import packed
 from app.exports.registry import EXPORTS
 from app.services.errors import NotFound
 from cluster_models.errors import InvalidInput
-from cluster_models.plan import Plan
+from cluster_models.training.plan import Plan
 
 FILE_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {

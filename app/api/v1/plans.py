@@ -27,8 +27,8 @@ from app.services.errors import NotFound
 from app.services.plans import PlanRecord
 from app.services.preconditions import check_tag
 from app.services.requests import AnyPlanRequest, ServingPlanRequest
-from cluster_models.plan import Plan
-from cluster_models.serving_plan import ServingPlan
+from cluster_models.serving.plan import ServingPlan
+from cluster_models.training.plan import Plan
 
 router = APIRouter(tags=["plans"], route_class=BodyRoute)
 

@@ -19,8 +19,8 @@ from app.services.replan_settings import (
 )
 from app.services.replan_steps import LONGEST_ACTOR
 from app.services.replans import Answer
-from cluster_models.recovery import RecoveryAction
-from cluster_models.topology import MOST_NODES
+from cluster_models.cluster.topology import MOST_NODES
+from cluster_models.jobs.recovery import RecoveryAction
 
 ActorName = Annotated[str, Field(max_length=LONGEST_ACTOR)]
 MOST_LOSSES: Final = 10_000

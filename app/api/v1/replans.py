@@ -45,7 +45,7 @@ from app.documents.plan import PlanDocument
 from app.services import replan_views, replans, reports, what_if
 from app.services.field_paths import errors_under
 from app.services.replans import Answer, ReplanRecord
-from cluster_models.plan import Plan
+from cluster_models.training.plan import Plan
 
 router = APIRouter(tags=["failures"], route_class=BodyRoute)
 

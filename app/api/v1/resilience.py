@@ -17,7 +17,7 @@ from app.services import given_plans, resilience, running_plans
 from app.services.field_paths import errors_under
 from app.services.resilience import ResilienceQuestion
 from app.services.running_plans import PlanSource
-from cluster_models.running import RecoveryPolicy
+from cluster_models.jobs.running import RecoveryPolicy
 from solver.replanning.resilience import FAILURES_PER_NODE_DAY
 
 MOST_FAILURES_PER_NODE_DAY = 1000.0

@@ -23,7 +23,7 @@ from app.imports.sources import SentFile
 from app.routing.reading import RoutingRead, read_all
 from app.services.routing import without_pairs
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
 from readers.frame.findings import Finding
 from readers.routing.reading import MOST_EXPERTS
 

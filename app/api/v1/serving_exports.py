@@ -13,7 +13,7 @@ from app.exports.registry import EXPORTS
 from app.exports.serving.contract import serving_refusal
 from app.exports.serving.registry import SERVING_EXPORTS
 from app.services.errors import NotFound
-from cluster_models.serving_plan import ServingPlan
+from cluster_models.serving.plan import ServingPlan
 
 
 def known_format_of_any(

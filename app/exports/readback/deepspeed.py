@@ -10,7 +10,7 @@ from app.exports.claims import Claims
 from app.exports.contract import Files, unreadable
 from app.exports.readback.shell import HOSTS_SAY
 from app.exports.readback.words import file_named, numbers, one, same
-from cluster_models.workload import Sharding
+from cluster_models.training.workload import Sharding
 
 DEEPSPEED_SAYS: Final = HOSTS_SAY | {
     "gpus",

@@ -10,8 +10,8 @@ from typing import Any, Final
 from app.exports.claims import Claims
 from app.exports.contract import Files, unreadable
 from app.exports.readback.words import array, expert_order, file_named, flag_number, flags, numbers, same, value
-from cluster_models.plan import RankOrder
-from cluster_models.workload import Recompute, Sharding
+from cluster_models.training.plan import RankOrder
+from cluster_models.training.workload import Recompute, Sharding
 
 PLAN_SAYS: Final = frozenset(
     {

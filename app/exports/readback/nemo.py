@@ -16,7 +16,7 @@ from app.exports.readback.megatron import (
     sharding_of,
 )
 from app.exports.readback.words import array, expert_order, file_named, setting_number
-from cluster_models.plan import RankOrder
+from cluster_models.training.plan import RankOrder
 
 GROUP: Final = "model.microbatch_group_size_per_vp_stage"
 _RECOMPUTED: Final = ("granularity", "method", "num_layers")

@@ -9,7 +9,7 @@ from app.exports.claims import Claims
 from app.exports.contract import Files, unreadable
 from app.exports.readback.shell import TORCHRUN_SAYS, start_claims
 from app.exports.readback.words import file_named
-from cluster_models.plan import RankOrder
+from cluster_models.training.plan import RankOrder
 
 RAY_SAYS: Final = TORCHRUN_SAYS - {"first_host"} | {
     "tensor",

@@ -12,7 +12,7 @@ from app.exports.contract import Files, unreadable
 from app.exports.readback.megatron import PLAN_SAYS
 from app.exports.readback.shell import HOSTS_SAY
 from app.exports.readback.words import file_named, number, numbers
-from cluster_models.plan import RankOrder
+from cluster_models.training.plan import RankOrder
 
 REPORT_SAYS: Final = PLAN_SAYS - {"sharding", "expert_order"} | HOSTS_SAY | {"gpus", "data"}
 

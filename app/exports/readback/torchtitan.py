@@ -10,7 +10,7 @@ from typing import Final
 from app.exports.claims import Claims
 from app.exports.contract import Files, unreadable
 from app.exports.readback.words import array, expert_order, file_named, flags, one, setting_number
-from cluster_models.interleaving import equal_group
+from cluster_models.training.interleaving import equal_group
 
 TORCHTITAN_SAYS: Final = frozenset(
     {"world", "tensor", "pipeline", "data", "context", "expert", "expert_tensor", "virtual_pipeline"}

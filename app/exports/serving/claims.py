@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from app.exports.serving.deployment import Server
 from app.exports.serving.engines import engine_of
-from cluster_models.serving import CacheFormat, WeightFormat
-from cluster_models.serving_replicas import Phase
+from cluster_models.serving.replicas import Phase
+from cluster_models.serving.workload import CacheFormat, WeightFormat
 
 
 @dataclass(frozen=True, slots=True)

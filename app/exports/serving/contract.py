@@ -10,7 +10,7 @@ from app.exports.options import DEFAULTS, Options
 from app.exports.serving.claims import ServerClaims, server_claims
 from app.exports.serving.deployment import Deployment, Server, deployment_of
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.serving_plan import ServingPlan
+from cluster_models.serving.plan import ServingPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ from app.exports.serving.readback import Process, claims_of
 from app.exports.serving.trtllm import TRTLLM, config_name
 from app.exports.serving.words import OWN_ADDITIONS, remarks
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.serving_flags import engine_program
-from cluster_models.serving_replicas import GpuPlace, Phase
+from cluster_models.serving.flags import engine_program
+from cluster_models.serving.replicas import GpuPlace, Phase
 
 _RUNTIMES: Final = {"vllm": "vllm-runtime", "sglang": "sglang-runtime", "trtllm": "tensorrtllm-runtime"}
 _PATH_FLAGS: Final = {"vllm": "--model", "sglang": "--model-path", "trtllm": "--model-path"}

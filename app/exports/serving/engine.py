@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from app.exports.options import Options
 from app.exports.serving.deployment import Server
-from cluster_models.serving import WeightFormat
-from cluster_models.serving_flags import engine_program, flag_problems
-from cluster_models.serving_replicas import GpuPlace
+from cluster_models.serving.flags import engine_program, flag_problems
+from cluster_models.serving.replicas import GpuPlace
+from cluster_models.serving.workload import WeightFormat
 
 Flag = tuple[str, ...]
 """An argument with its value, or a switch alone."""

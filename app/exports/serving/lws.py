@@ -23,7 +23,7 @@ from app.exports.serving.readback import Process, claims_of
 from app.exports.serving.trtllm import TRTLLM
 from app.exports.serving.words import FRONT_PORT, OWN_ADDITIONS, remarks
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.serving_replicas import Phase
+from cluster_models.serving.replicas import Phase
 
 MODEL_LABEL = "meshwright/model"
 

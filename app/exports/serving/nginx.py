@@ -9,7 +9,7 @@ from app.exports.options import Options
 from app.exports.serving.deployment import Deployment, Server
 from app.exports.serving.words import FRONT_PORT
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.serving_replicas import Phase
+from cluster_models.serving.replicas import Phase
 
 WEIGHTS: Final = 1000
 """Sum of the weights of a model's replicas, about: nginx takes whole numbers."""

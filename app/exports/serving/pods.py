@@ -17,7 +17,7 @@ from app.exports.serving.engine import command
 from app.exports.serving.engines import engine_of
 from app.exports.serving.trtllm import TRTLLM, config, config_name
 from app.exports.serving.yaml_text import yaml_text
-from cluster_models.serving_replicas import GpuPlace
+from cluster_models.serving.replicas import GpuPlace
 
 CONFIG_FOLDER: Final = "/config"
 GPUS_CHOSEN: Final = "Which GPUs of a host a pod gets is the device plug-in's choice: it has as many as planned."

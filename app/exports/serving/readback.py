@@ -14,9 +14,9 @@ from app.exports.contract import Files, unreadable
 from app.exports.readback.words import file_named, number, numbers, words
 from app.exports.serving.claims import ServerClaims
 from app.exports.serving.deployment import Server
-from cluster_models.serving_engines import ServingEngine
-from cluster_models.serving_flags import engine_program, flag_problems
-from cluster_models.serving_replicas import Phase
+from cluster_models.serving.engines import ServingEngine
+from cluster_models.serving.flags import engine_program, flag_problems
+from cluster_models.serving.replicas import Phase
 
 Flags = Mapping[str, tuple[str, ...]]
 

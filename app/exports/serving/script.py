@@ -15,7 +15,7 @@ from app.exports.serving.trtllm import TRTLLM, config, config_name
 from app.exports.serving.words import balanced, remarks, requests_to
 from app.exports.serving.yaml_text import yaml_text
 from app.presentation.serving_words import PHASES
-from cluster_models.serving_replicas import Phase
+from cluster_models.serving.replicas import Phase
 
 SIDE_CHANNEL_PORT: Final = 5600
 _SIDE_CHANNELS: Final = 256

@@ -12,8 +12,8 @@ from typing import Final
 from app.exports.options import Options
 from app.exports.serving.deployment import Server
 from app.exports.serving.engine import Engine, Flag
-from cluster_models.serving import CacheFormat, WeightFormat
-from cluster_models.serving_replicas import GpuPlace, Phase
+from cluster_models.serving.replicas import GpuPlace, Phase
+from cluster_models.serving.workload import CacheFormat, WeightFormat
 
 BOOTSTRAP_PORT: Final = 8998
 """Where the first prefill server of a host hands caches over; the next ones follow."""

@@ -12,8 +12,8 @@ from typing import Any, Final
 from app.exports.options import Options
 from app.exports.serving.deployment import Server
 from app.exports.serving.engine import Engine, Flag
-from cluster_models.serving import CacheFormat
-from cluster_models.serving_replicas import GpuPlace, Phase
+from cluster_models.serving.replicas import GpuPlace, Phase
+from cluster_models.serving.workload import CacheFormat
 
 
 def shape(server: Server, options: Options) -> Iterator[Flag]:  # noqa: ARG001 - the shape of every engine

@@ -14,8 +14,8 @@ from typing import Any, Final
 from app.exports.options import Options
 from app.exports.serving.deployment import Server
 from app.exports.serving.engine import Engine, Flag
-from cluster_models.serving import CacheFormat, WeightFormat
-from cluster_models.serving_replicas import GpuPlace, Phase
+from cluster_models.serving.replicas import GpuPlace, Phase
+from cluster_models.serving.workload import CacheFormat, WeightFormat
 
 
 def shape(server: Server, options: Options) -> Iterator[Flag]:

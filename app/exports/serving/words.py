@@ -8,7 +8,7 @@ from typing import Final
 from app.exports.serving.deployment import Deployment, Server
 from app.exports.serving.sglang import BOOTSTRAP_PORT
 from app.presentation.figures import percent, plural
-from cluster_models.serving_replicas import Phase
+from cluster_models.serving.replicas import Phase
 
 FRONT_PORT: Final = 9000
 OWN_ADDITIONS: Final = (

@@ -15,8 +15,8 @@ from app.presentation.figures import capital, count, gbytes_per_s, percent
 from app.presentation.links import SHOWN_MESSAGE_BYTES, shown_load
 from app.web.views.drawing import Box, Drawing, Line, Words
 from app.web.views.shades import DIRECTION_SCALE, SHARE_SCALE, Scale, rate_scale
-from cluster_models.links import FloatArray, LinkModel
-from cluster_models.slow_links import Rates
+from cluster_models.links.model import FloatArray, LinkModel
+from cluster_models.links.slow_links import Rates
 
 MOST_NODES: Final = 64
 """Nodes on a side of the map at most: 4,032 links."""

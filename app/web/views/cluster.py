@@ -24,7 +24,7 @@ from app.web.views.drawing import Drawing
 from app.web.views.leaf_map import leaf_map
 from app.web.views.link_curve import LinkCurve, link_curve
 from app.web.views.node_groups import NodeGroup, node_groups
-from cluster_models.topology import Cluster, Node, NodeState
+from cluster_models.cluster.topology import Cluster, Node, NodeState
 from cluster_models.units import GBIT
 from cluster_models.wording import named
 

@@ -24,8 +24,8 @@ from app.presentation.replans import explanation, lost_gpu_hours, moved_bytes, p
 from app.presentation.survival import losses_sentence
 from app.services.replan_views import AnswerView
 from app.web.views.health import quarantine_sentences
-from cluster_models.plan import Plan
-from cluster_models.recovery import JobDecision, MovedRank, RecoveryAction
+from cluster_models.jobs.recovery import JobDecision, MovedRank, RecoveryAction
+from cluster_models.training.plan import Plan
 from cluster_models.wording import named
 
 MOST_CARDS: Final = 20

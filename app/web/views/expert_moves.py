@@ -11,7 +11,7 @@ from app.presentation.figures import count, gib
 from app.web.views.drawing import Drawing
 from app.web.views.layer_balance import LayerPair, layer_drawing
 from app.web.views.map_files import MapFiles, map_files
-from cluster_models.architecture import Architecture
+from cluster_models.model.architecture import Architecture
 
 _MOST_MOVES: Final = 1_000
 """Moves that are listed one by one."""

@@ -10,7 +10,7 @@ from app.presentation.expert_map import ExpertMapReport, by_balance, expert_map_
 from app.web.views.drawing import Drawing
 from app.web.views.layer_balance import LayerPair, layer_drawing
 from app.web.views.map_files import MapFiles, map_files
-from cluster_models.architecture import Architecture
+from cluster_models.model.architecture import Architecture
 
 _MOST_DRAWN: Final = 12
 

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from app.exports.contract import Export, Family, View, why_not
 from app.exports.options import DEFAULTS, option_text, options_of
 from app.exports.registry import EXPORTS
-from cluster_models.plan import Plan
+from cluster_models.training.plan import Plan
 
 MOST_PREVIEW: Final = 20_000
 """Characters of a file that the page shows."""

@@ -10,7 +10,7 @@ from typing import Final
 from app.presentation.figures import plural, spans
 from app.services.occupancy import HeldGpu
 from app.web.views.seats import HUES
-from cluster_models.topology import Cluster, Node, NodeState
+from cluster_models.cluster.topology import Cluster, Node, NodeState
 
 _PLACES: Final = ("leaf", "rack", "zone")
 MOST_BOXES: Final = 64

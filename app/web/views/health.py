@@ -18,9 +18,9 @@ from app.presentation.recovery import (
     source_words,
 )
 from app.services.health_events import EventRecord
-from cluster_models.conditions import Condition
-from cluster_models.health_events import HealthState
-from cluster_models.recovery import Quarantine
+from cluster_models.health.conditions import Condition
+from cluster_models.health.events import HealthState
+from cluster_models.jobs.recovery import Quarantine
 
 MOODS: Final = {
     HealthState.FAILED: "bad",

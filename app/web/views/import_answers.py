@@ -12,7 +12,7 @@ from app.imports.fitting_kinds import fitting_kinds
 from app.imports.report_answers import ConflictAnswer, ImportAnswer, ImportProblem, QuestionAnswer
 from app.presentation.figures import plural
 from app.web.import_form import SentAnswers, about
-from cluster_models.catalogue import gpu_kinds, node_kinds
+from cluster_models.cluster.catalogue import gpu_kinds, node_kinds
 from cluster_models.wording import named
 from readers.proposal.values import ALIAS, EVERY_NODE
 

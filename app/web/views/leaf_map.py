@@ -13,8 +13,8 @@ from app.presentation.links import shown_load
 from app.web.views.bandwidth import COLOURS, Colour, MapChoice, map_scale, map_values, names_around
 from app.web.views.drawing import Box, Drawing, Words
 from app.web.views.node_groups import NodeGroup
-from cluster_models.links import LinkModel
-from cluster_models.slow_links import Rates
+from cluster_models.links.model import LinkModel
+from cluster_models.links.slow_links import Rates
 
 _MARGIN: Final = 96.0
 _CELL_WIDTHS: Final = ((8, 52.0), (20, 34.0), (40, 20.0), (10_000, 12.0))

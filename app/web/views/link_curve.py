@@ -11,9 +11,9 @@ from typing import Final
 
 from app.presentation.figures import data_bytes, gbytes_per_s, plural
 from app.web.views.drawing import Box, Drawing, Key, Line, Words, round_steps
-from cluster_models.links import LinkModel
-from cluster_models.measurements import Sample, SampleStatus
-from cluster_models.slow_links import Rates
+from cluster_models.cluster.measurements import Sample, SampleStatus
+from cluster_models.links.model import LinkModel
+from cluster_models.links.slow_links import Rates
 from cluster_models.units import GBYTE
 
 _WIDTH, _HEIGHT = 760.0, 260.0

@@ -8,8 +8,8 @@ from app.experts.answer import ExpertMapDocument
 from app.experts.exporting import FORMATS, check_groups, files_of, model_layers_of
 from app.imports.sources import SentFile
 from app.web.carried import pack
-from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
+from cluster_models.model.architecture import Architecture
 
 
 @dataclass(frozen=True, slots=True)

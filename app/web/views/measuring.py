@@ -10,8 +10,8 @@ from urllib.parse import quote, urlencode
 from app.exports.options import Options
 from app.presentation.figures import count, plural
 from app.services.measuring import Launcher, scripts
+from cluster_models.cluster.measurements import Collective
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.measurements import Collective
 from cluster_models.units import GIB, KIB, MIB
 from solver.measuring.choose import MeasuringPlan, Wanted
 from solver.measuring.sizes import Trial

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.web.views.bandwidth import MOST_NODES
-from cluster_models.topology import Cluster, Node
+from cluster_models.cluster.topology import Cluster, Node
 
 _LABELS: Final = ("leaf", "rack", "zone")
 

@@ -10,7 +10,7 @@ from app.presentation.crossings import Places
 from app.presentation.figures import plural, spans
 from app.web.views.drawing import Box, Drawing, Line, Words
 from app.web.views.seats import HUES
-from cluster_models.plan import Plan, RankPlace
+from cluster_models.training.plan import Plan, RankPlace
 
 _CELL, _CELL_HEIGHT, _GAP = 14.0, 18.0, 12.0
 _LABEL, _HOST_HEIGHT, _HEAD = 16.0, 42.0, 24.0

@@ -19,9 +19,9 @@ from app.web.views.stage_times import stage_times
 from app.web.views.step_axis import step_axis
 from app.web.views.step_time import time_bar
 from app.web.views.waterfall import waterfall
-from cluster_models.plan import MEMORY_PARTS, NoPlan, Plan
-from cluster_models.topology import Cluster
-from cluster_models.workload import TrainingWorkload
+from cluster_models.cluster.topology import Cluster
+from cluster_models.training.plan import MEMORY_PARTS, NoPlan, Plan
+from cluster_models.training.workload import TrainingWorkload
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Final
 
 from app.presentation.figures import plural, round_seconds, seconds
 from app.web.views.drawing import Box, Drawing, Key, Line, Words, round_steps
-from cluster_models.plan import TimelineEvent
+from cluster_models.training.plan import TimelineEvent
 
 MOST_BOXES: Final = 4000
 """More boxes than this make a page heavy: more of the short ones are then drawn as one, and the page says so."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from app.presentation.crossings import Places
 from app.presentation.figures import plural, spans
-from cluster_models.plan import Configuration, Placement, RankPlace
+from cluster_models.training.plan import Configuration, Placement, RankPlace
 
 HUES: Final = 8
 """Colours that the style sheet has for telling neighbours apart; they repeat in order after that."""

@@ -7,7 +7,7 @@ from typing import Final
 from app.presentation.figures import count, gib
 from app.presentation.serving_words import PHASES, configuration_words
 from app.web.views.drawing import Box, Drawing, Key, Line, Words, round_steps
-from cluster_models.serving_plan import FrontPoint, PlannedPool, ServingPlan
+from cluster_models.serving.plan import FrontPoint, PlannedPool, ServingPlan
 from cluster_models.units import GIB
 
 _WIDTH: Final = 760.0

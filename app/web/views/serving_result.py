@@ -25,7 +25,7 @@ from app.web.views.exports import (
 from app.web.views.seats import HUES
 from app.web.views.serving_drawings import memory_bars, pareto_chart
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.serving_plan import ServingPlan
+from cluster_models.serving.plan import ServingPlan
 
 _FAMILIES = {
     Family.INFERENCE: ("Servers", "Start every replica where the plan puts it."),

@@ -6,8 +6,8 @@ from typing import Final
 
 from app.presentation.figures import interval_name, percent, seconds
 from app.web.views.drawing import Box, Drawing, Line, Words, round_steps
-from cluster_models.plan import Alternative, Plan
-from cluster_models.workload import Objective
+from cluster_models.training.plan import Alternative, Plan
+from cluster_models.training.workload import Objective
 
 _WIDTH, _LEFT, _RIGHT = 560.0, 132.0, 16.0
 _ROW, _BAR, _TOP = 24.0, 12.0, 6.0

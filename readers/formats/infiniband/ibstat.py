@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from cluster_models.topology import NodeState
+from cluster_models.cluster.topology import NodeState
 from readers.formats.infiniband.dead_ports import ShownPort, port_doubts
 from readers.formats.infiniband.fabric import FABRIC, cards, guid_of
 from readers.frame.facts import Fact, HealthFact, HostFact, Name, NameKind, PortFact

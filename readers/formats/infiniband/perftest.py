@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from cluster_models.measurements import Direction
+from cluster_models.cluster.measurements import Direction
 from readers.frame.facts import Memory, Operation, Origin, Point, RunEnd, RunFact
 from readers.frame.figures import figure as figure_of
 from readers.frame.findings import Finding, doubt, note, refused

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from cluster_models.cluster.topology import NodeState
 from cluster_models.health.kubernetes import (
     GPU_RESOURCES,
     Condition,
@@ -17,7 +18,6 @@ from cluster_models.health.kubernetes import (
     verdicts,
 )
 from cluster_models.health.states import NODE_STATES, worst
-from cluster_models.topology import NodeState
 from readers.formats.kubernetes.labels import LabelsSay, read_labels, telling
 from readers.frame.facts import HealthFact, HostFact, Name, NameKind, Nics, Origin
 from readers.frame.findings import Finding, doubt, note, refusal

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from cluster_models.measurements import Direction
+from cluster_models.cluster.measurements import Direction
 from readers.frame.facts import MatrixFact, Memory, Origin, Quantity
 from readers.frame.figures import figure as figure_of
 from readers.frame.findings import Finding, note, refused

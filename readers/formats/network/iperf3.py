@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from cluster_models.measurements import Direction
+from cluster_models.cluster.measurements import Direction
 from readers.formats.network.iperf3_json import fits, read_iperf3_json, run_doubts
 from readers.frame.facts import Memory, Operation, Origin, Point, RunFact
 from readers.frame.figures import figure as figure_of

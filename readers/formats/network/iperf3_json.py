@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from cluster_models.measurements import Direction
+from cluster_models.cluster.measurements import Direction
 from readers.frame.facts import Memory, Operation, Origin, Point, RunFact
 from readers.frame.figures import figure as figure_of
 from readers.frame.findings import Finding, doubt, note, refusal

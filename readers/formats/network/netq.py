@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from cluster_models.topology import NodeState
+from cluster_models.cluster.topology import NodeState
 from readers.frame.facts import HostFact, Name, NameKind, SwitchFact
 from readers.frame.findings import Finding, refusal
 from readers.frame.reading import Contents, Format

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from cluster_models.topology import NodeState
+from cluster_models.cluster.topology import NodeState
 from readers.frame.facts import (
     Fact,
     HealthFact,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
-from cluster_models.measurements import Direction
+from cluster_models.cluster.measurements import Direction
 from cluster_models.wording import named
 from readers.formats.nvidia.smi_joints import GPU, Drawn, cell_of, drawing_of
 from readers.frame.facts import MatrixFact, Origin, Quantity, WiringFact

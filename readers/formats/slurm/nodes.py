@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from cluster_models.cluster.topology import NodeState
 from cluster_models.health.slurm import state_of
 from cluster_models.health.states import NODE_STATES
-from cluster_models.topology import NodeState
 from readers.frame.facts import HostFact, Name, NameKind
 from readers.frame.findings import Finding, doubt, refusal, refused, refused_runs
 from readers.frame.host_lists import expand

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from cluster_models.measurements import Direction
+from cluster_models.cluster.measurements import Direction
 from readers.formats.gpu_matrices import GIGA, MOST_DEVICES, both_directions
 from readers.frame.facts import MatrixFact, Memory, Origin, Quantity
 from readers.frame.figures import figure as figure_of

@@ -10,11 +10,11 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.serving import Pool, ServingConfiguration
-from cluster_models.serving_figures import StepShares
-from cluster_models.serving_goal import ServingGoal
-from cluster_models.serving_plan import LossReason, ServingAlternative
-from cluster_models.serving_replicas import ReplicaGroup
+from cluster_models.serving.figures import StepShares
+from cluster_models.serving.goal import ServingGoal
+from cluster_models.serving.plan import LossReason, ServingAlternative
+from cluster_models.serving.replicas import ReplicaGroup
+from cluster_models.serving.workload import Pool, ServingConfiguration
 from solver.candidates import IntArray
 from solver.serving.cases import ServingCase
 from solver.serving.planning.groups import Group

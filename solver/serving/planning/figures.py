@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from cluster_models.serving_figures import Interval
-from cluster_models.serving_goal import ServedModel
-from cluster_models.serving_plan import ModelFigures
-from cluster_models.serving_replicas import CacheTransfer, GpuPlace, Phase, Replica, ReplicaGroup, ReplicaMemory
+from cluster_models.serving.figures import Interval
+from cluster_models.serving.goal import ServedModel
+from cluster_models.serving.plan import ModelFigures
+from cluster_models.serving.replicas import CacheTransfer, GpuPlace, Phase, Replica, ReplicaGroup, ReplicaMemory
 from solver.serving.cases import ServingCase, arrays_of
 from solver.serving.loads import WorkerLinks
 from solver.serving.planning.islands import Site

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.serving_plan import FrontPoint
-from cluster_models.serving_replicas import ReplicaGroup
+from cluster_models.serving.plan import FrontPoint
+from cluster_models.serving.replicas import ReplicaGroup
 from solver.candidates import IntArray
 from solver.serving.loads import FloatArray
 from solver.serving.planning.offers import Priced

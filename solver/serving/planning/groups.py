@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cluster_models.serving import Pool, ServingConfiguration
-from cluster_models.serving_goal import ServedModel, ServingGoal
+from cluster_models.serving.goal import ServedModel, ServingGoal
+from cluster_models.serving.workload import Pool, ServingConfiguration
 from solver.serving.planning.islands import Site
 from solver.serving.planning.shapes import Shape, shapes_on
 from solver.serving.planning.zones import Zone

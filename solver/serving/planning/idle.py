@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
-from cluster_models.serving_goal import ServingGoal
-from cluster_models.serving_plan import IdleGpus, IdleReason
-from cluster_models.topology import Node
+from cluster_models.cluster.topology import Node
+from cluster_models.serving.goal import ServingGoal
+from cluster_models.serving.plan import IdleGpus, IdleReason
 from solver.serving.planning.groups import Group
 from solver.serving.planning.islands import Site
 from solver.serving.planning.placing import PlacedGroup

@@ -11,10 +11,10 @@ from itertools import groupby
 
 import numpy as np
 
-from cluster_models.links import BoolArray, LinkModel, effective_links
-from cluster_models.serving_goal import ServingGoal
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import Node
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Node
+from cluster_models.links.model import BoolArray, LinkModel, effective_links
+from cluster_models.serving.goal import ServingGoal
 from solver.serving.cluster_links import MESSAGE_BYTES, usable_nodes
 from solver.serving.loads import FloatArray
 

@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.gpus import GpuKind
-from cluster_models.serving_goal import ServedModel, ServingGoal, ServingMode, ServingObjective
+from cluster_models.cluster.gpus import GpuKind
+from cluster_models.serving.goal import ServedModel, ServingGoal, ServingMode, ServingObjective
 from solver.candidates import IntArray
 from solver.serving.cases import Arrays
 from solver.serving.loads import FloatArray

@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from cluster_models.serving import Pool, ServingConfiguration
-from cluster_models.serving_goal import ServedModel
+from cluster_models.serving.goal import ServedModel
+from cluster_models.serving.workload import Pool, ServingConfiguration
 from solver.candidates import BoolArray, IntArray
 from solver.serving.cases import Arrays, ServingCase, arrays_of, steady_of
 from solver.serving.loads import FloatArray

@@ -29,7 +29,7 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.serving_goal import ServingGoal
+from cluster_models.serving.goal import ServingGoal
 from solver.candidates import IntArray
 from solver.ilp import LinearModel, ModelBuilder
 from solver.serving.loads import FloatArray

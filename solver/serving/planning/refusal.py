@@ -9,13 +9,13 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.catalogue import gpu_kinds
+from cluster_models.cluster.catalogue import gpu_kinds
+from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidWorkload
-from cluster_models.plan import Provenance
-from cluster_models.serving import WeightFormat
-from cluster_models.serving_goal import ServedModel, ServingGoal, ServingMode, ServingObjective
-from cluster_models.serving_refusal import NearestServing, NoServingPlan, NoServingReason, Remedy, RemedyKind
-from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.serving.goal import ServedModel, ServingGoal, ServingMode, ServingObjective
+from cluster_models.serving.refusal import NearestServing, NoServingPlan, NoServingReason, Remedy, RemedyKind
+from cluster_models.serving.workload import WeightFormat
+from cluster_models.training.plan import Provenance
 from solver.problem import SearchOptions
 from solver.serving.loads import FloatArray
 from solver.serving.planning.islands import Site, site_of

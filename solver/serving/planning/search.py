@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cluster_models.plan import StopReason
-from cluster_models.serving_goal import ServingObjective
+from cluster_models.serving.goal import ServingObjective
+from cluster_models.training.plan import StopReason
 from solver.ilp import IlpStatus
 from solver.problem import IsCancelled, SearchOptions
 from solver.serving.planning.groups import Group

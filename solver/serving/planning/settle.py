@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.serving_goal import ServedModel, ServingGoal, ServingObjective
+from cluster_models.serving.goal import ServedModel, ServingGoal, ServingObjective
 from solver.serving.cluster_links import MESSAGE_BYTES
 from solver.serving.planning.groups import Group
 from solver.serving.planning.islands import Site

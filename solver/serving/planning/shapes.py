@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from cluster_models.architecture import Architecture
-from cluster_models.serving import ServingWorkload, Worker
-from cluster_models.serving_engines import ServingEngine
+from cluster_models.model.architecture import Architecture
+from cluster_models.serving.engines import ServingEngine
+from cluster_models.serving.workload import ServingWorkload, Worker
 
 MOST_PIPELINE: Final = 8
 """Pipeline stages; published deployments have fewer."""

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
-from cluster_models.gpus import GpuKind
+from cluster_models.cluster.gpus import GpuKind
 from solver.serving.cluster_links import MESSAGE_BYTES
 from solver.serving.loads import FloatArray, WorkerLinks
 from solver.serving.planning.islands import Island, Site

@@ -13,7 +13,7 @@ from app.events.payloads import MOST_UNREAD
 from app.events.reading import Reported
 from app.events.registry import ADAPTERS, adapter_named
 from cluster_models.errors import InvalidInput
-from cluster_models.health_events import Entity, EntityKind, HealthEvent
+from cluster_models.health.events import Entity, EntityKind, HealthEvent
 from tests.app.events.reports import NOW, read
 
 WORDS = st.sampled_from(

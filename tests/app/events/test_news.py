@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from app.events.news import news
 from app.events.reading import ToldEvent
-from cluster_models.conditions import conditions_of
-from cluster_models.health_events import Entity, EntityKind, HealthEvent, HealthState
+from cluster_models.health.conditions import conditions_of
+from cluster_models.health.events import Entity, EntityKind, HealthEvent, HealthState
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 FAILED, RECOVERED = HealthState.FAILED, HealthState.RECOVERED

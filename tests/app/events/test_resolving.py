@@ -10,7 +10,7 @@ import pytest
 from app.events.reading import ReportedEvent, ToldEvent
 from app.events.resolving import resolve
 from app.services.aliases import StoredAlias, table_of
-from cluster_models.health_events import Entity, EntityKind, HealthState
+from cluster_models.health.events import Entity, EntityKind, HealthState
 from tests.cluster_models.clusters import cluster_of, host
 
 CLUSTER = cluster_of(

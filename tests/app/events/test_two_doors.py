@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from app.imports.sources import SentFile, open_files
+from cluster_models.cluster.topology import NodeState
+from cluster_models.health.events import HealthState
 from cluster_models.health.states import NODE_STATES
-from cluster_models.health_events import HealthState
-from cluster_models.topology import NodeState
 from readers.frame.facts import HealthFact, HostFact
 from readers.registry import read as read_file
 from tests.app.events.reports import read

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from app.exports.contract import Export
 from app.exports.registry import EXPORTS
-from cluster_models.architecture import Experts
-from cluster_models.expert_slots import ExpertSlots
-from cluster_models.frameworks import framework
-from cluster_models.plan import Configuration, Degrees, Placement, Plan, RankOrder, RankPlace
-from cluster_models.workload import Recompute, Sharding
+from cluster_models.model.architecture import Experts
+from cluster_models.training.expert_slots import ExpertSlots
+from cluster_models.training.frameworks import framework
+from cluster_models.training.plan import Configuration, Degrees, Placement, Plan, RankOrder, RankPlace
+from cluster_models.training.workload import Recompute, Sharding
 from solver.check.placement import coordinates
 from tests.plans import small_plan
 

@@ -17,7 +17,7 @@ from app.exports.contract import Files, check_files
 from app.exports.launch_value import launch_of
 from app.exports.options import Options
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.plan import Degrees, Plan, RankOrder
+from cluster_models.training.plan import Degrees, Plan, RankOrder
 from tests.app.exports.plans import PLANS, export, shaped
 
 ENGINES: Final = ("vllm", "sglang", "trtllm")

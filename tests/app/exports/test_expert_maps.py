@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from app.exports.expert_maps import EXPERT_MAPS
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.expert_slots import ExpertSlots
+from cluster_models.training.expert_slots import ExpertSlots
 
 COPIES: Final = ExpertSlots((1, 3), ((0, 1, 2, 3, 1, 0), (3, 2, 1, 0, 3, 2)), experts=4, ranks=3)
 ONCE: Final = ExpertSlots((0, 2), ((1, 0, 3, 2), (0, 1, 2, 3)), experts=4, ranks=2)

@@ -15,10 +15,10 @@ from app.exports.launch_value import launch_of
 from app.exports.options import options_of
 from app.exports.packing import packed
 from app.exports.registry import EXPORTS
+from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidConfiguration, InvalidInput
-from cluster_models.frameworks import framework
-from cluster_models.gpus import Precision
-from cluster_models.plan import Placement
+from cluster_models.training.frameworks import framework
+from cluster_models.training.plan import Placement
 from tests.app.exports.plans import PLANS, TRAINING, export
 
 REFUSED = {

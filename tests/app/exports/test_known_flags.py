@@ -18,10 +18,10 @@ from app.exports.launch_value import launch_of
 from app.exports.megatron import megatron_arguments
 from app.exports.megatron_releases import has, release_of
 from app.exports.nemo import overrides
+from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.frameworks import CudaGraphs, ExpertBalance, ExpertDispatch, frameworks
-from cluster_models.gpus import Precision
-from cluster_models.plan import Plan
+from cluster_models.training.frameworks import CudaGraphs, ExpertBalance, ExpertDispatch, frameworks
+from cluster_models.training.plan import Plan
 from tests.app.exports.plans import PLANS, export
 from tests.app.exports.test_formats import REFUSED
 

@@ -21,7 +21,7 @@ from app.exports.contract import Files, check_files
 from app.exports.launch_value import launch_of
 from app.exports.options import DEFAULTS, Options
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.plan import Degrees, Plan
+from cluster_models.training.plan import Degrees, Plan
 from tests.app.exports.fetch_tools import tool_sources
 from tests.app.exports.plans import PLANS, export, shaped, under
 from tests.plans import small_plan

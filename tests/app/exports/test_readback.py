@@ -15,7 +15,7 @@ from app.exports.megatron_layers import pipeline_layout
 from app.exports.readback.megatron import rows_of_layout
 from app.exports.readback.torchtitan import split_layers
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.plan import Degrees
+from cluster_models.training.plan import Degrees
 from tests.app.exports.mutations import Mutation, changed_figures, swapped_hosts
 from tests.app.exports.plans import PLANS, TRAINING, export
 from tests.app.exports.test_formats import REFUSED

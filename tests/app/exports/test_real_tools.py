@@ -30,7 +30,7 @@ from app.exports.megatron_releases import NEWEST, release_of
 from app.exports.nemo import overrides
 from app.exports.options import Options
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.plan import Degrees
+from cluster_models.training.plan import Degrees
 from solver.measuring.choose import what_to_measure
 from tests.app.exports.fetch_tools import tool_sources
 from tests.app.exports.plans import PLANS, export, shaped, under

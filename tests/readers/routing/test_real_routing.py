@@ -9,7 +9,7 @@ import pytest
 
 from app.routing.reading import RoutingRead, files_at, loads_of, read_all
 from cluster_models.errors import InvalidInput
-from cluster_models.routing_mixes import agreement
+from cluster_models.routing.mixes import agreement
 from tests.readers.real_files import DATA
 
 ROUTING: Final = DATA / "moe_routing"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from app.exports.expert_maps import EXPERT_MAPS
 from cluster_models.errors import InvalidConfiguration, InvalidInput
-from cluster_models.expert_slots import ExpertSlots
+from cluster_models.training.expert_slots import ExpertSlots
 from tests.readers.routing.made import found_in, read_of, trace
 
 

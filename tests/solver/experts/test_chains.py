@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
 from solver.candidates import FloatArray, IntArray
 from solver.experts.chain_bounds import pair_bound, partners_bound, spectral_bound, worth_bound
 from solver.experts.chain_splits import best_chain, splits_of

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster_models.errors import InvalidInput
-from cluster_models.model_catalogue import catalogue_model
+from cluster_models.model.catalogue import catalogue_model
 from solver.candidates import FloatArray, IntArray
 from solver.experts.compiled_node_time import Reach, node_state, renewed
 from solver.experts.compiled_reach import router_weights, served_shares

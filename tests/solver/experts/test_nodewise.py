@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.eplb import eplb_global, eplb_hierarchical
-from cluster_models.expert_slots import ExpertSlots
+from cluster_models.training.expert_slots import ExpertSlots
 from solver.candidates import FloatArray, IntArray
 from solver.experts.dispatch import LayerRates, RouterRule, Routing, layer_times, routing
 from solver.experts.layout import ExpertLayout

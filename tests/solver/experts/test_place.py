@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.eplb import eplb_global
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
 from solver.candidates import FloatArray
 from solver.experts.bounds import least_slowest_load, partner_program
 from solver.experts.compiled_exact import best_map

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster_models.errors import InvalidInput
-from cluster_models.expert_slots import ExpertSlots
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
+from cluster_models.training.expert_slots import ExpertSlots
 from solver.candidates import FloatArray, IntArray
 from solver.experts.balance import slowest_load
 from solver.experts.layer_frontiers import layer_frontiers

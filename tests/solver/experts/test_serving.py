@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.routing import RoutedWorkload
+from cluster_models.routing.counts import RoutedWorkload
 from solver.candidates import FloatArray, IntArray
 from solver.experts.balance import annealed, layer_case, slowest_load
 from solver.experts.layout import ExpertLayout

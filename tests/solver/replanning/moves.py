@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from cluster_models.architecture import Architecture
-from cluster_models.plan import Configuration, Degrees, Plan, RankOrder
-from cluster_models.running import RecoveryPolicy, RunningJob
-from cluster_models.topology import Node
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from cluster_models.cluster.topology import Node
+from cluster_models.jobs.running import RecoveryPolicy, RunningJob
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.plan import Configuration, Degrees, Plan, RankOrder
+from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.answer.assemble import place_ranks
 from solver.replanning.problem import ReplanProblem
 from tests.cluster_models.clusters import host, snapshot

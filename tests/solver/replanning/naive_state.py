@@ -7,10 +7,10 @@ from fractions import Fraction
 from itertools import product
 from math import gcd, lcm
 
-from cluster_models.expert_slots import ExpertSlots
-from cluster_models.plan import Plan, RankPlace
-from cluster_models.running import RecoveryPolicy, RunningJob
-from cluster_models.workload import Sharding
+from cluster_models.jobs.running import RecoveryPolicy, RunningJob
+from cluster_models.training.expert_slots import ExpertSlots
+from cluster_models.training.plan import Plan, RankPlace
+from cluster_models.training.workload import Sharding
 from solver.costs.training_state import bytes_per_parameter, homes_of, units_of
 
 Cell = tuple[str, str, int, int, int]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cluster_models.plan import Plan
-from cluster_models.recovery import ConsideredAction
+from cluster_models.jobs.recovery import ConsideredAction
+from cluster_models.training.plan import Plan
 from solver.replanning.options import Answer
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.site import JobSite, site_of

@@ -11,12 +11,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
-from cluster_models.architecture import Architecture
-from cluster_models.plan import Configuration, Degrees, Plan, RankOrder
-from cluster_models.running import RecoveryPolicy, RunningJob
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import NodeState
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import NodeState
+from cluster_models.jobs.running import RecoveryPolicy, RunningJob
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.plan import Configuration, Degrees, Plan, RankOrder
+from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.predict import predict
 from solver.problem import PlanningProblem
 from solver.replanning.problem import ReplanProblem

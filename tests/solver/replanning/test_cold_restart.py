@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from cluster_models.recovery import Migration, StateSource
-from cluster_models.running import RecoveryPolicy
-from cluster_models.workload import Sharding
+from cluster_models.jobs.recovery import Migration, StateSource
+from cluster_models.jobs.running import RecoveryPolicy
+from cluster_models.training.workload import Sharding
 from solver.costs.training_state import states_of
 from solver.replanning.migration import migration
 from tests.solver.problems import names

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.health_events import Entity, EntityKind, HealthEvent, HealthState
-from cluster_models.plan import StopReason
-from cluster_models.recovery import BatchDecision, ConsideredAction, JobDecision, RecoveryAction
-from cluster_models.running import RecoveryPolicy, RunningJob
-from cluster_models.snapshot import ClusterSnapshot, LinkShare
-from cluster_models.topology import NodeState
+from cluster_models.cluster.snapshot import ClusterSnapshot, LinkShare
+from cluster_models.cluster.topology import NodeState
+from cluster_models.health.events import Entity, EntityKind, HealthEvent, HealthState
+from cluster_models.jobs.recovery import BatchDecision, ConsideredAction, JobDecision, RecoveryAction
+from cluster_models.jobs.running import RecoveryPolicy, RunningJob
+from cluster_models.training.plan import StopReason
 from solver.replanning import options as actions
 from solver.replanning.check import check_decision
 from solver.replanning.columns import columns_of

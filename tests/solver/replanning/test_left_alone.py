@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cluster_models.recovery import RecoveryAction
+from cluster_models.jobs.recovery import RecoveryAction
 from solver.replanning.problem import ReplanOptions
 from tests.solver.replanning.samples import SAME_SHAPE, after, cluster, job, names, replan
 from tests.solver.replanning.test_decide import WHOLE, considered, decided, of_job

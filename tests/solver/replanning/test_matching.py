@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.architecture import Experts
-from cluster_models.placement_rules import PlacementRules, RankGroup, Spread
-from cluster_models.plan import Configuration, RankOrder
-from cluster_models.recovery import Migration
-from cluster_models.running import RunningJob
-from cluster_models.workload import Sharding
+from cluster_models.jobs.recovery import Migration
+from cluster_models.jobs.running import RunningJob
+from cluster_models.model.architecture import Experts
+from cluster_models.training.placement_rules import PlacementRules, RankGroup, Spread
+from cluster_models.training.plan import Configuration, RankOrder
+from cluster_models.training.workload import Sharding
 from solver.replanning.alike import alike_hosts
 from solver.replanning.matching import INSIDE_SHARE, relabel, replica_slots
 from solver.replanning.migration import migration

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.architecture import Architecture, Experts
-from cluster_models.expert_slots import ExpertSlots
-from cluster_models.plan import Configuration, Plan, RankOrder
-from cluster_models.recovery import Migration, StateKind, StateSource
-from cluster_models.running import InvalidRunningJob, RecoveryPolicy, RunningJob
-from cluster_models.switches import Switch
-from cluster_models.workload import Sharding
+from cluster_models.cluster.switches import Switch
+from cluster_models.jobs.recovery import Migration, StateKind, StateSource
+from cluster_models.jobs.running import InvalidRunningJob, RecoveryPolicy, RunningJob
+from cluster_models.model.architecture import Architecture, Experts
+from cluster_models.training.expert_slots import ExpertSlots
+from cluster_models.training.plan import Configuration, Plan, RankOrder
+from cluster_models.training.workload import Sharding
 from solver.costs.training_state import states_of
 from solver.replanning.migration import WARM_UP_STEPS, migration
 from solver.replanning.problem import ReplanProblem

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from cluster_models.plan import Plan
-from cluster_models.recovery import BatchDecision, JobDecision, RecoveryAction
-from cluster_models.running import RunningJob
-from cluster_models.snapshot import ClusterSnapshot, LinkShare
-from cluster_models.topology import NodeState
+from cluster_models.cluster.snapshot import ClusterSnapshot, LinkShare
+from cluster_models.cluster.topology import NodeState
+from cluster_models.jobs.recovery import BatchDecision, JobDecision, RecoveryAction
+from cluster_models.jobs.running import RunningJob
+from cluster_models.training.plan import Plan
 from solver.problem import SearchOptions
 from solver.replanning.asked import asked_columns
 from solver.replanning.check import check_decision

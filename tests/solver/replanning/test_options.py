@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.recovery import RecoveryAction
-from cluster_models.running import RecoveryPolicy, RunningJob
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import NodeState
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import NodeState
+from cluster_models.jobs.recovery import RecoveryAction
+from cluster_models.jobs.running import RecoveryPolicy, RunningJob
 from solver.answer import assemble
 from solver.compiled import step_seconds
 from solver.predict import predict

@@ -14,13 +14,13 @@ from itertools import combinations, permutations, product
 
 import pytest
 
-from cluster_models.flops import AttentionCount, model_flops_per_token
-from cluster_models.health_events import EntityKind, HealthEvent
-from cluster_models.plan import Configuration, Degrees, Plan, RankOrder
-from cluster_models.running import RecoveryPolicy, RunningJob
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import NodeState
-from cluster_models.workload import Choice
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import NodeState
+from cluster_models.health.events import EntityKind, HealthEvent
+from cluster_models.jobs.running import RecoveryPolicy, RunningJob
+from cluster_models.model.flops import AttentionCount, model_flops_per_token
+from cluster_models.training.plan import Configuration, Degrees, Plan, RankOrder
+from cluster_models.training.workload import Choice
 from solver.degrees.layout import balanced_layout
 from solver.predict import predict
 from solver.problem import PlanningProblem

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from app.serialization import jsonable, load
-from cluster_models.recovery import RecoveryAction
-from cluster_models.running import RunningJob
-from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.jobs.recovery import RecoveryAction
+from cluster_models.jobs.running import RunningJob
 from solver.replanning.check import check_decision
 from solver.replanning.decide import decide, safe_answer
 from solver.replanning.prepared import PreparedJob, prepare

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.recovery import Migration, RecoveryAction
+from cluster_models.jobs.recovery import Migration, RecoveryAction
 from solver.problem import Backend
 from solver.replanning.problem import RecoveryOption
 from solver.replanning.program import Gpu, Limits, Promise, choose, prices, relaxed

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from cluster_models.running import RecoveryPolicy
-from cluster_models.topology import NodeState
+from cluster_models.cluster.topology import NodeState
+from cluster_models.jobs.running import RecoveryPolicy
 from solver.problem import SearchOptions
 from solver.replanning.asked import asked_columns
 from solver.replanning.columns import first_options

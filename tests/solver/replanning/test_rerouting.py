@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.recovery import RecoveryAction
-from cluster_models.running import RecoveryPolicy
+from cluster_models.jobs.recovery import RecoveryAction
+from cluster_models.jobs.running import RecoveryPolicy
 from solver.replanning import options as actions
 from solver.replanning.rerouting import living_cells, rerouted
 from tests.solver.problems import SPARSE

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from cluster_models.plan import Configuration, Plan
-from cluster_models.recovery import RecoveryAction
-from cluster_models.running import RunningJob
-from cluster_models.workload import Choice, Recompute, Sharding
+from cluster_models.jobs.recovery import RecoveryAction
+from cluster_models.jobs.running import RunningJob
+from cluster_models.training.plan import Configuration, Plan
+from cluster_models.training.workload import Choice, Recompute, Sharding
 from solver.answer.choice import MOST_GIVEN_UP
 from solver.predict import predict
 from solver.problem import PlanningProblem

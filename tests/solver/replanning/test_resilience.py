@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.plan import NoPlan, Plan
-from cluster_models.running import RecoveryPolicy
-from cluster_models.workload import Sharding, TrainingWorkload
+from cluster_models.jobs.running import RecoveryPolicy
+from cluster_models.training.plan import NoPlan, Plan
+from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.problem import PlanningProblem
 from solver.replanning.resilience import (
     DAY_S,

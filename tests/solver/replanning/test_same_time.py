@@ -11,10 +11,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from cluster_models.architecture import Architecture, Experts
-from cluster_models.plan import RankOrder
-from cluster_models.switches import Switch
-from cluster_models.topology import Node
+from cluster_models.cluster.switches import Switch
+from cluster_models.cluster.topology import Node
+from cluster_models.model.architecture import Architecture, Experts
+from cluster_models.training.plan import RankOrder
 from solver.answer.assemble import configuration_of
 from solver.candidates import ORDER_CODES
 from solver.compiled import step_seconds

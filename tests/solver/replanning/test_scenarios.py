@@ -11,12 +11,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cluster_models.conditions import conditions_of
-from cluster_models.degraded import degraded
-from cluster_models.health_events import Entity, EntityKind, HealthEvent, HealthState
-from cluster_models.recovery import BatchDecision, JobDecision, RecoveryAction, StateSource
-from cluster_models.running import RecoveryPolicy, RunningJob
-from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.health.conditions import conditions_of
+from cluster_models.health.degraded import degraded
+from cluster_models.health.events import Entity, EntityKind, HealthEvent, HealthState
+from cluster_models.jobs.recovery import BatchDecision, JobDecision, RecoveryAction, StateSource
+from cluster_models.jobs.running import RecoveryPolicy, RunningJob
 from solver.replanning.check import check_decision, held_after
 from solver.replanning.decide import decide, safe_answer
 from solver.replanning.first_come import first_come

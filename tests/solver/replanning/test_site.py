@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.placement_rules import KeepTogether, PlacementRules, RankGroup, Spares, Spread
-from cluster_models.running import RunningJob
-from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import NodeState
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import NodeState
+from cluster_models.jobs.running import RunningJob
+from cluster_models.training.placement_rules import KeepTogether, PlacementRules, RankGroup, Spares, Spread
 from solver.predict import predict
 from solver.problem import PlanningProblem
 from solver.replanning.site import JobSite, site_of

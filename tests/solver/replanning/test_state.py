@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.architecture import Architecture, Experts
-from cluster_models.expert_slots import ExpertSlots
-from cluster_models.gpus import Precision
-from cluster_models.plan import Configuration
-from cluster_models.recovery import StateKind
-from cluster_models.running import RecoveryPolicy
-from cluster_models.workload import Sharding
+from cluster_models.cluster.gpus import Precision
+from cluster_models.jobs.recovery import StateKind
+from cluster_models.jobs.running import RecoveryPolicy
+from cluster_models.model.architecture import Architecture, Experts
+from cluster_models.training.expert_slots import ExpertSlots
+from cluster_models.training.plan import Configuration
+from cluster_models.training.workload import Sharding
 from solver.candidates import batch_of
 from solver.costs.parameters import local_parameters, sharing_ranks
 from solver.costs.training_state import bytes_per_parameter, states_of, units_of

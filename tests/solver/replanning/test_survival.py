@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster_models.cluster.topology import Node
 from cluster_models.errors import InvalidCluster
-from cluster_models.plan import Plan
-from cluster_models.running import RecoveryPolicy
-from cluster_models.topology import Node
-from cluster_models.workload import Sharding
+from cluster_models.jobs.running import RecoveryPolicy
+from cluster_models.training.plan import Plan
+from cluster_models.training.workload import Sharding
 from solver.answer.survival import survives
 from tests.cluster_models.clusters import cluster_of
 from tests.solver.problems import SPARSE, names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from cluster_models.recovery import RecoveryAction
+from cluster_models.jobs.recovery import RecoveryAction
 from solver.replanning.optimistic import NO_SIZES, SizeBounds, bounds_of, loose_prices, shrink_bounds, swap_rate
 from solver.replanning.rerouting import cannot_reroute, living_cells, rerouted
 from solver.replanning.reshaping import asked_on

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from cluster_models.catalogue import gpu_kind
-from cluster_models.model_catalogue import catalogue_model
-from cluster_models.serving import Pool, ServingConfiguration, ServingWorkload, WeightFormat, Worker
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.model.catalogue import catalogue_model
+from cluster_models.serving.workload import Pool, ServingConfiguration, ServingWorkload, WeightFormat, Worker
 from solver.serving.cases import ServingCase
 from solver.serving.loads import WorkerLinks
 

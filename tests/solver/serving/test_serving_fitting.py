@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cluster_models.serving import ServingWorkload, WeightFormat, Worker
-from cluster_models.serving_engines import serving_engine
+from cluster_models.serving.engines import serving_engine
+from cluster_models.serving.workload import ServingWorkload, WeightFormat, Worker
 from solver.serving.cases import arrays_of
 from solver.serving.fitting import Measured, fit_rates, predicted_figures
 from solver.serving.rates import QUANTITIES, Fitted, level_names, rates_of

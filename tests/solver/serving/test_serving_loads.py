@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cluster_models.model_catalogue import catalogue_model
-from cluster_models.serving import CacheFormat, ServingWorkload, WeightFormat, Worker
-from cluster_models.serving_engines import serving_engine
+from cluster_models.model.catalogue import catalogue_model
+from cluster_models.serving.engines import serving_engine
+from cluster_models.serving.workload import CacheFormat, ServingWorkload, WeightFormat, Worker
 from solver.serving.cases import ServingCase, arrays_of
 from tests.solver.serving.cases import case
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cluster_models.errors import InvalidWorkload
-from cluster_models.serving import Pool, ServingWorkload, WeightFormat, Worker
+from cluster_models.serving.workload import Pool, ServingWorkload, WeightFormat, Worker
 from solver.serving.cases import Arrays, ServingCase, arrays_of
 from solver.serving.percentiles import first_token_at, token_at
 from solver.serving.predict import predict_serving, predict_trace

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cluster_models.errors import InvalidWorkload
-from cluster_models.serving import Pool, ServingWorkload, Speculation, WeightFormat, Worker
+from cluster_models.serving.workload import Pool, ServingWorkload, Speculation, WeightFormat, Worker
 from solver.serving.cases import ServingCase, arrays_of, steady_of
 from solver.serving.loads import FloatArray
 from solver.serving.predict import predict_serving

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster_models.serving_engines import serving_engine
-from cluster_models.serving_flags import engine_flags
+from cluster_models.serving.engines import serving_engine
+from cluster_models.serving.flags import engine_flags
 from tests.app.exports.test_real_tools import fields, words
 
 GENERATIONS = ("sglang-0.5.1", "sglang-0.5.8", "vllm-0.11", "vllm-0.16")

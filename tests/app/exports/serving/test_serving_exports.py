@@ -19,9 +19,9 @@ from app.exports.serving.contract import serving_refusal
 from app.exports.serving.deployment import deployment_of
 from app.exports.serving.registry import SERVING_EXPORTS
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.serving import Speculation, WeightFormat, Worker
-from cluster_models.serving_plan import ServingPlan
-from cluster_models.serving_replicas import GpuPlace, Phase
+from cluster_models.serving.plan import ServingPlan
+from cluster_models.serving.replicas import GpuPlace, Phase
+from cluster_models.serving.workload import Speculation, WeightFormat, Worker
 from tests.serving_plans import group, over_nodes, planned, replica, served, split_phases, two_models, two_replicas
 
 ENGINES = {"vllm": "vllm-0.16", "sglang": "sglang-0.5.8", "trtllm": "trtllm-1.2"}

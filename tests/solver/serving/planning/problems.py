@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from cluster_models.measurements import Sample
-from cluster_models.model_catalogue import catalogue_model
-from cluster_models.serving import ServingWorkload, WeightFormat
-from cluster_models.serving_goal import ServedModel, ServingGoal, ServingObjective
-from cluster_models.serving_plan import ServingPlan
-from cluster_models.topology import Node
+from cluster_models.cluster.measurements import Sample
+from cluster_models.cluster.topology import Node
+from cluster_models.model.catalogue import catalogue_model
+from cluster_models.serving.goal import ServedModel, ServingGoal, ServingObjective
+from cluster_models.serving.plan import ServingPlan
+from cluster_models.serving.workload import ServingWorkload, WeightFormat
 from solver.check.serving import check_serving_plan
 from solver.problem import SearchOptions
 from solver.serving.plan import plan_serving

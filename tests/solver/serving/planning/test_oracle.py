@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from cluster_models.serving_goal import ServingMode
-from cluster_models.topology import Node
+from cluster_models.cluster.topology import Node
+from cluster_models.serving.goal import ServingMode
 from solver.serving.planning.islands import site_of
 from solver.serving.planning.offers import Priced, capacities, priced
 from solver.serving.planning.program import patterns_of

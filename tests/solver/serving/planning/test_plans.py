@@ -7,14 +7,14 @@ from itertools import pairwise
 
 import pytest
 
-from cluster_models.degraded import degraded
+from cluster_models.cluster.topology import NodeState
 from cluster_models.errors import InvalidWorkload
-from cluster_models.serving import ServingConfiguration, WeightFormat
-from cluster_models.serving_goal import ServingMode
-from cluster_models.serving_plan import IdleReason, LossReason, ServingPlan, ServingWarningKind
-from cluster_models.serving_refusal import NoServingPlan, NoServingReason, RemedyKind
-from cluster_models.serving_replicas import Phase
-from cluster_models.topology import NodeState
+from cluster_models.health.degraded import degraded
+from cluster_models.serving.goal import ServingMode
+from cluster_models.serving.plan import IdleReason, LossReason, ServingPlan, ServingWarningKind
+from cluster_models.serving.refusal import NoServingPlan, NoServingReason, RemedyKind
+from cluster_models.serving.replicas import Phase
+from cluster_models.serving.workload import ServingConfiguration, WeightFormat
 from solver.check.serving import check_serving_plan
 from solver.problem import SearchOptions
 from solver.serving.plan import plan_serving

@@ -1,0 +1,1 @@
+"""Measured runs and profiles, and the parameters fitted to them."""

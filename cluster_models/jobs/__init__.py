@@ -1,0 +1,1 @@
+"""Jobs that run on a cluster, and decisions about them after failures."""

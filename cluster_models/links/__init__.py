@@ -1,0 +1,1 @@
+"""Links between nodes: classes, tables of measured times, spread, and what looks wrong about them."""

@@ -1,0 +1,141 @@
+"""FLOPs of the matrix products of a transformer, per token.
+
+A product of (m, k) by (k, n) costs 2mkn FLOPs; what is left out (norms, softmax, activations, rotary
+embedding, optimizer) is bound by memory.  Same terms as Narayanan et al. 2021 (arXiv 2104.04473, appendix),
+generalised to grouped-query and latent attention, gated MLPs and experts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Final
+
+from cluster_models.model.architecture import Architecture
+
+BACKWARD_TO_FORWARD: Final = 2
+"""The backward pass multiplies twice per forward product: for the inputs and for the weights."""
+
+
+class AttentionCount(StrEnum):
+    """How many keys a query is said to meet."""
+
+    CAUSAL = "causal"
+    """Only the earlier ones, as fused attention kernels compute it: the convention for time."""
+    FULL = "full"
+    """All of the sequence (or window), masked or not: the convention of the Megatron papers
+    (arXiv 2104.04473, appendix) and of PaLM's MFU (arXiv 2204.02311, appendix B), for comparison with
+    published figures."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardFlops:
+    """Forward FLOPs of one token by part; ``routed_experts`` counts the active experts only."""
+
+    attention_projections: float = 0.0
+    attention_scores: float = 0.0
+    dense_mlp: float = 0.0
+    router: float = 0.0
+    routed_experts: float = 0.0
+    shared_experts: float = 0.0
+    head: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Sum of the parts."""
+        return float(sum(getattr(self, part.name) for part in fields(self)))
+
+
+def mean_attention_span(
+    architecture: Architecture,
+    sequence_length: int,
+    *,
+    windowed: bool,
+    attention: AttentionCount = AttentionCount.CAUSAL,
+) -> float:
+    """Keys that a query meets, itself included, averaged over a sequence.
+
+    Causal, by summing over positions: (s+1)/2 without a window; w - w(w-1)/(2s) with a window w < s that
+    slides; in fixed blocks of w tokens, each block is a short sequence of its own.
+    """
+    window = architecture.sliding_window if windowed else None
+    span = sequence_length if window is None else min(window, sequence_length)
+    if attention is AttentionCount.FULL:
+        return float(span)
+    if architecture.chunked_window:
+        blocks, rest = divmod(sequence_length, span)
+        return (blocks * span * (span + 1) + rest * (rest + 1)) / (2 * sequence_length)
+    return span - span * (span - 1) / (2 * sequence_length)
+
+
+def attention_score_flops_per_key(architecture: Architecture) -> float:
+    """Forward FLOPs of one layer for one query and one key: q·k and the weighted sum of values, all heads."""
+    value_head_size = architecture.head_size
+    if architecture.latent_attention is not None:
+        value_head_size = architecture.latent_attention.value_head_size
+    return 2.0 * architecture.heads * (architecture.head_size + value_head_size)
+
+
+def layer_forward_flops(
+    architecture: Architecture,
+    sequence_length: int,
+    *,
+    sparse: bool,
+    windowed: bool,
+    attention: AttentionCount = AttentionCount.CAUSAL,
+) -> ForwardFlops:
+    """Forward FLOPs per token of one layer with or without experts, with or without a window."""
+    span = mean_attention_span(architecture, sequence_length, windowed=windowed, attention=attention)
+    projections = 2.0 * architecture.attention_matrix_parameters()
+    scores = span * attention_score_flops_per_key(architecture)
+    per_width = 2.0 * architecture.mlp_matrices * architecture.hidden
+    experts = architecture.experts
+    if experts is None or not sparse:
+        return ForwardFlops(projections, scores, dense_mlp=per_width * architecture.mlp_hidden)
+    return ForwardFlops(
+        projections,
+        scores,
+        router=2.0 * architecture.hidden * experts.count,
+        routed_experts=per_width * experts.hidden * experts.active,
+        shared_experts=per_width * experts.shared_hidden + 2.0 * architecture.hidden * experts.shared_gate,
+    )
+
+
+def head_forward_flops(architecture: Architecture) -> float:
+    """Forward FLOPs per token of the logits over the vocabulary."""
+    return 2.0 * architecture.hidden * architecture.vocabulary
+
+
+def forward_flops_per_token(
+    architecture: Architecture,
+    sequence_length: int,
+    *,
+    attention: AttentionCount = AttentionCount.CAUSAL,
+) -> ForwardFlops:
+    """Forward FLOPs of one token through the whole model, by part."""
+    kinds = Counter(zip(architecture.sparse_pattern, architecture.windowed_pattern, strict=True))
+    parts = dict.fromkeys((part.name for part in fields(ForwardFlops)), 0.0)
+    for (sparse, windowed), layers in kinds.items():
+        layer = layer_forward_flops(
+            architecture, sequence_length, sparse=sparse, windowed=windowed, attention=attention
+        )
+        for name in parts:
+            parts[name] += layers * getattr(layer, name)
+    parts["head"] = head_forward_flops(architecture)
+    return ForwardFlops(**parts)
+
+
+def model_flops_per_token(
+    architecture: Architecture,
+    sequence_length: int,
+    *,
+    attention: AttentionCount = AttentionCount.CAUSAL,
+) -> float:
+    """FLOPs that training needs per token: forward and backward, without recomputation.
+
+    This is the numerator of model FLOP/s utilisation (Chowdhery et al. 2022, arXiv 2204.02311, appendix B).
+    PaLM and Megatron count attention as ``AttentionCount.FULL``.  Multi-token prediction layers are left out.
+    """
+    forward = forward_flops_per_token(architecture, sequence_length, attention=attention)
+    return (1 + BACKWARD_TO_FORWARD) * forward.total

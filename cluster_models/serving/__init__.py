@@ -1,0 +1,1 @@
+"""Serving: requests, engines, workers, goals and plans."""

@@ -1,0 +1,96 @@
+"""Goal of a serving plan: models with their requests, an objective, and the means."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from cluster_models.errors import InvalidWorkload
+from cluster_models.model.architecture import Architecture
+from cluster_models.serving.workload import ServingWorkload
+
+PINNABLE: Final = ("tensor", "pipeline", "attention_data", "expert")
+"""Degrees of a worker that a goal may pin."""
+
+
+class ServingMode(StrEnum):
+    """Whether replicas do both phases or one each."""
+
+    AGGREGATED = "aggregated"
+    SPLIT = "split"
+
+
+class ServingObjective(StrEnum):
+    """Quantity that a serving plan makes as large or as small as it can, within the limits of the workloads."""
+
+    THROUGHPUT = "throughput"
+    """Most output tokens a second with exactly ``concurrency`` requests in flight; of a workload with
+    ``requests_per_s``: the highest rate kept up with, at least the one given."""
+    GOODPUT = "goodput"
+    """Most output tokens a second at whatever load the limits allow; the load given says only how requests come."""
+    GPUS = "gpus"
+    """Fewest GPUs for the load."""
+    COST = "cost"
+    """Least list price an hour of the GPUs used for the load."""
+    POWER = "power"
+    """Least power (data sheet, of the GPUs used) for the load."""
+
+    @property
+    def is_maximum(self) -> bool:
+        """Whether larger is better."""
+        return self in (ServingObjective.THROUGHPUT, ServingObjective.GOODPUT)
+
+    @property
+    def unit(self) -> str:
+        """Unit of the objective."""
+        return {
+            ServingObjective.GPUS: "GPUs",
+            ServingObjective.COST: "USD/h",
+            ServingObjective.POWER: "W",
+        }.get(self, "tokens/s")
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model, the requests to it, and what its output tokens weigh in the objective beside those of others."""
+
+    architecture: Architecture
+    workload: ServingWorkload
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.weight) and self.weight > 0):
+            raise InvalidWorkload("workload.weight", self.weight, "must be above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class ServingGoal:
+    """Goal of the planner, and the means that it may use.
+
+    ``modes`` are those it may choose from; ``pinned`` gives degrees of all workers one value (``PINNABLE``).
+    ``max_power_watts`` limits the data-sheet power of the GPUs used.
+    """
+
+    objective: ServingObjective = ServingObjective.THROUGHPUT
+    modes: tuple[ServingMode, ...] = tuple(ServingMode)
+    max_gpus: int | None = None
+    max_power_watts: float | None = None
+    avoid_nodes: tuple[str, ...] = ()
+    pinned: dict[str, int] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        if not self.modes:
+            raise InvalidWorkload("workload.modes", [], "allows nothing", "list aggregated, split or both")
+        if self.max_gpus is not None and self.max_gpus < 1:
+            raise InvalidWorkload("workload.max_gpus", self.max_gpus, "must be at least 1")
+        power = self.max_power_watts
+        if power is not None and not (math.isfinite(power) and power > 0):
+            raise InvalidWorkload("workload.max_power_watts", power, "must be above 0")
+        unknown = sorted(set(self.pinned) - set(PINNABLE))
+        if unknown:
+            raise InvalidWorkload("workload.pinned", unknown, "unknown degree", f"use {', '.join(PINNABLE)}")
+        for name, value in self.pinned.items():
+            if value < 1:
+                raise InvalidWorkload(f"workload.pinned.{name}", value, "must be at least 1")

@@ -1,0 +1,333 @@
+"""Serving: what requests ask for, and the workers that answer them.
+
+A *worker* is one copy of the model: ``tensor x pipeline x attention_data`` GPUs that step together.  A *pool* is a
+number of equal workers.  Aggregated serving has one pool that prefills and decodes; split serving has a pool for
+each and sends the key-value cache from one to the other.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from cluster_models.cluster.gpus import GpuKind, Precision
+from cluster_models.errors import InvalidConfiguration, InvalidWorkload
+from cluster_models.model.architecture import Architecture
+from cluster_models.serving.engines import DEFAULT_ENGINE, ServingEngine
+
+MOST_REQUESTS: Final = 10**6
+MOST_DEGREE: Final = 4096
+MOST_REPLICAS: Final = 100_000
+MOST_DRAFTS: Final = 16
+
+
+class WeightFormat(StrEnum):
+    """How the weights of matrix products lie in memory."""
+
+    BF16 = "bf16"
+    FP8 = "fp8"
+    """8 bits, a scale per tensor, row or block."""
+    INT8 = "int8"
+    INT4 = "int4"
+    """4-bit weights with a 16-bit scale per 32 of them, computed in 16 bits (w4a16)."""
+    NVFP4 = "nvfp4"
+    """4 bits with an 8-bit scale per 16 elements."""
+    MXFP4 = "mxfp4"
+    """4 bits with an 8-bit scale per 32 elements (OCP Microscaling Formats 1.0)."""
+
+    @property
+    def element_bytes(self) -> float:
+        """Bytes of a weight with its share of the scales."""
+        return {"bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5625, "nvfp4": 0.5625, "mxfp4": 0.53125}[self]
+
+    @property
+    def is_four_bit(self) -> bool:
+        """Whether a weight has four bits."""
+        return self in (WeightFormat.INT4, WeightFormat.NVFP4, WeightFormat.MXFP4)
+
+    def peak_flops(self, gpu: GpuKind) -> float:
+        """Dense peak (FLOP/s) of the products that ``gpu`` computes with such weights.
+
+        A format that the tensor cores lack is widened to the next one they have: weights are dequantised in
+        registers. MXFP4 weights meet FP8 activations (gpt-oss' reference kernels), which run at the speed of FP8.
+        """
+        chain = {
+            WeightFormat.BF16: (Precision.BF16, Precision.FP16),
+            WeightFormat.FP8: (Precision.FP8, Precision.BF16, Precision.FP16),
+            WeightFormat.INT8: (Precision.FP8, Precision.BF16, Precision.FP16),
+            WeightFormat.INT4: (Precision.BF16, Precision.FP16),
+            WeightFormat.NVFP4: (Precision.NVFP4, Precision.BF16, Precision.FP16),
+            WeightFormat.MXFP4: (
+                (Precision.FP8, Precision.BF16)
+                if Precision.NVFP4 in gpu.peak_flops or gpu.vendor == "AMD"
+                else (Precision.BF16, Precision.FP16)
+            ),
+        }[self]
+        return next(gpu.peak_flops[each] for each in (*chain, *gpu.peak_flops) if each in gpu.peak_flops)
+
+
+class CacheFormat(StrEnum):
+    """How keys and values lie in memory."""
+
+    BF16 = "bf16"
+    FP8 = "fp8"
+
+    @property
+    def element_bytes(self) -> float:
+        """Bytes of an element."""
+        return 1.0 if self is CacheFormat.FP8 else 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """Multi-token prediction or a draft model.
+
+    Of ``draft_tokens`` a step, ``accepted_tokens`` stay on average: a step yields ``1 + accepted_tokens`` tokens
+    (Leviathan et al. 2023, arXiv 2211.17192, section 3).
+    """
+
+    draft_tokens: int
+    accepted_tokens: float
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.draft_tokens <= MOST_DRAFTS:
+            raise InvalidWorkload(
+                "workload.speculation.draft_tokens", self.draft_tokens, f"must lie in 1..{MOST_DRAFTS}"
+            )
+        if not 0 <= self.accepted_tokens <= self.draft_tokens:
+            raise InvalidWorkload(
+                "workload.speculation.accepted_tokens",
+                self.accepted_tokens,
+                f"must lie in 0..{self.draft_tokens}, the tokens that are drafted",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ServingWorkload:
+    """Requests of one kind and the engine that answers them.
+
+    Either ``concurrency`` requests are always in flight (a closed loop: a client sends its next request when the
+    last is answered) or ``requests_per_s`` arrive on average.  ``attention_weights`` is the format of attention
+    where it differs from ``weights``; ``None`` leaves attention of expert models in 16 bits under 4-bit experts, as
+    published checkpoints do.  ``cache`` ``None`` is the engine's default.  ``time_to_first_token_s`` and
+    ``time_per_output_token_s`` are limits, ``memory_fraction`` the share of a GPU's memory that the engine may take
+    (``None``: the engine's default).  ``prefix_share`` of a prompt's tokens have their keys and values in the cache
+    already, as the start of an earlier prompt.  Limits hold for means, or for ``limit_percentile`` of the requests.
+    """
+
+    input_tokens: int
+    output_tokens: int
+    concurrency: float | None = None
+    requests_per_s: float | None = None
+    weights: WeightFormat = WeightFormat.BF16
+    attention_weights: WeightFormat | None = None
+    cache: CacheFormat | None = None
+    engine: ServingEngine = DEFAULT_ENGINE
+    speculation: Speculation | None = None
+    time_to_first_token_s: float | None = None
+    time_per_output_token_s: float | None = None
+    memory_fraction: float | None = None
+    prefix_share: float = 0.0
+    limit_percentile: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("input_tokens", "output_tokens"):
+            if getattr(self, name) < 1:
+                raise InvalidWorkload(f"workload.{name}", getattr(self, name), "must be at least 1")
+        if (self.concurrency is None) == (self.requests_per_s is None):
+            raise InvalidWorkload(
+                "workload.concurrency",
+                self.concurrency,
+                "a load is either a number of requests in flight or a rate of arrivals",
+                "give exactly one of concurrency and requests_per_s",
+            )
+        for name, most in (("concurrency", MOST_REQUESTS), ("requests_per_s", MOST_REQUESTS)):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and 0 < value <= most):
+                raise InvalidWorkload(f"workload.{name}", value, f"must be above 0 and at most {most}")
+        for name in ("time_to_first_token_s", "time_per_output_token_s"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise InvalidWorkload(f"workload.{name}", value, "must be a positive number of seconds")
+        self._check_shares()
+
+    def _check_shares(self) -> None:
+        if self.memory_fraction is not None and not 0 < self.memory_fraction <= 1:
+            raise InvalidWorkload("workload.memory_fraction", self.memory_fraction, "must lie in (0, 1]")
+        if not 0 <= self.prefix_share < 1:
+            raise InvalidWorkload("workload.prefix_share", self.prefix_share, "must lie in [0, 1)")
+        if self.limit_percentile is not None and not 0.5 <= self.limit_percentile < 1:
+            raise InvalidWorkload(
+                "workload.limit_percentile", self.limit_percentile, "must lie in [0.5, 1)", "0.9 is the 90th"
+            )
+
+    def attention_format(self, architecture: Architecture) -> WeightFormat:
+        """The format of the attention weights and the shared part of ``architecture``."""
+        if self.attention_weights is not None:
+            return self.attention_weights
+        sparse = architecture.experts is not None
+        return WeightFormat.BF16 if sparse and self.weights.is_four_bit else self.weights
+
+    @property
+    def cache_format(self) -> CacheFormat:
+        """The format of keys and values."""
+        if self.cache is not None:
+            return self.cache
+        narrow = self.engine.narrow_cache and self.weights is not WeightFormat.BF16
+        return CacheFormat.FP8 if narrow else CacheFormat.BF16
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """Degrees of one copy of the model.
+
+    ``attention_data`` ranks hold attention whole and answer requests of their own, while the experts (and nothing
+    else) are spread over all of them; ``expert`` is the number of groups among which experts are divided, each
+    expert sliced over ``expert_tensor`` GPUs.
+    """
+
+    tensor: int = 1
+    pipeline: int = 1
+    attention_data: int = 1
+    expert: int = 1
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if not 1 <= getattr(self, name) <= MOST_DEGREE:
+                raise InvalidConfiguration(name, getattr(self, name), f"must lie in 1..{MOST_DEGREE}")
+        if self.stage_gpus % self.expert:
+            raise InvalidConfiguration(
+                "expert",
+                self.expert,
+                f"must divide tensor x attention_data = {self.stage_gpus}",
+                f"use a divisor of {self.stage_gpus}",
+            )
+
+    @property
+    def stage_gpus(self) -> int:
+        """GPUs of one pipeline stage."""
+        return self.tensor * self.attention_data
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the worker."""
+        return self.stage_gpus * self.pipeline
+
+    @property
+    def expert_tensor(self) -> int:
+        """GPUs over which each expert is sliced."""
+        return self.stage_gpus // self.expert
+
+    def __str__(self) -> str:
+        names = (
+            ("tp", self.tensor),
+            ("pp", self.pipeline),
+            ("attention dp", self.attention_data),
+            ("ep", self.expert),
+        )
+        return " ".join(f"{name}{value}" for name, value in names if value > 1) or "tp1"
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """``replicas`` equal workers."""
+
+    worker: Worker
+    replicas: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.replicas <= MOST_REPLICAS:
+            raise InvalidConfiguration("replicas", self.replicas, f"must lie in 1..{MOST_REPLICAS}")
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the pool."""
+        return self.worker.gpus * self.replicas
+
+    def __str__(self) -> str:
+        return f"{self.replicas} x {self.worker}"
+
+
+@dataclass(frozen=True, slots=True)
+class ServingConfiguration:
+    """The pools of a deployment: ``decode`` alone does both phases, with ``prefill`` the phases are split."""
+
+    decode: Pool
+    prefill: Pool | None = None
+
+    @property
+    def is_split(self) -> bool:
+        """Whether prefill and decode run on GPUs of their own."""
+        return self.prefill is not None
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """The pools, prefill first."""
+        return (self.decode,) if self.prefill is None else (self.prefill, self.decode)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all pools."""
+        return sum(pool.gpus for pool in self.pools)
+
+
+def check_serving(
+    architecture: Architecture, workload: ServingWorkload, configuration: ServingConfiguration
+) -> None:
+    """Raise ``InvalidWorkload`` or ``InvalidConfiguration`` where model, engine and degrees do not go together."""
+    engine = workload.engine
+    total = workload.input_tokens + workload.output_tokens
+    if architecture.max_sequence is not None and total > architecture.max_sequence:
+        raise InvalidWorkload(
+            "workload.input_tokens",
+            workload.input_tokens,
+            f"input and output tokens together are {total}, {architecture.name} takes {architecture.max_sequence}",
+            "lower input_tokens or output_tokens",
+        )
+    if workload.weights not in engine.weight_formats:
+        raise InvalidWorkload(
+            "workload.weights",
+            workload.weights.value,
+            f"{engine.name} does not serve this format",
+            f"use one of {', '.join(engine.weight_formats)}",
+        )
+    if configuration.is_split and not engine.splits:
+        raise InvalidConfiguration(
+            "prefill", str(configuration.prefill), f"{engine.name} cannot split prefill from decode", "leave it out"
+        )
+    if workload.speculation is not None and not engine.speculates:
+        raise InvalidWorkload(
+            "workload.speculation",
+            workload.speculation.draft_tokens,
+            f"{engine.name} has no speculative decoding",
+            "leave it out",
+        )
+    for pool, field in ((configuration.prefill, "prefill"), (configuration.decode, "decode")):
+        if pool is not None:
+            _check_worker(architecture, engine, pool.worker, field if configuration.is_split else "worker")
+
+
+def _check_worker(architecture: Architecture, engine: ServingEngine, worker: Worker, field: str) -> None:
+    if architecture.heads % worker.tensor:
+        raise InvalidConfiguration(
+            f"{field}.tensor", worker.tensor, f"must divide the {architecture.heads} attention heads"
+        )
+    if worker.pipeline > architecture.layers:
+        raise InvalidConfiguration(
+            f"{field}.pipeline", worker.pipeline, f"must be at most the {architecture.layers} layers"
+        )
+    experts = architecture.experts
+    for name in ("expert", "attention_data"):
+        if getattr(worker, name) > 1 and experts is None:
+            remedy = "set it to 1; copies of a dense model are replicas"
+            raise InvalidConfiguration(
+                f"{field}.{name}", getattr(worker, name), f"{architecture.name} has no experts", remedy
+            )
+        if getattr(worker, name) > 1 and not getattr(engine, f"has_{name}"):
+            raise InvalidConfiguration(
+                f"{field}.{name}", getattr(worker, name), f"{engine.name} cannot do this", "set it to 1"
+            )
+    if experts is not None and experts.count % worker.expert:
+        raise InvalidConfiguration(f"{field}.expert", worker.expert, f"must divide the {experts.count} experts")

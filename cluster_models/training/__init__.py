@@ -1,0 +1,1 @@
+"""Training: workloads, frameworks, placement rules and plans."""

@@ -1,0 +1,396 @@
+"""Generations of training frameworks: what each does that decides how long a step takes and what it holds.
+
+The same configuration runs 20 to 60 % faster or slower from one release to another, so a generation is a thing of
+its own beside the GPU kind.  Here stand the facts of each (read in its documentation or code, with the source);
+what is fitted on measured steps stands in ``solver/costs/data``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from types import MappingProxyType
+from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
+
+from cluster_models.errors import InvalidWorkload
+from cluster_models.shipped import generations
+from cluster_models.training.interleaving import Interleaving
+
+
+class ExpertDispatch(StrEnum):
+    """How tokens travel to the ranks of their experts and back."""
+
+    ALL_TO_ALL = "all_to_all"
+    """One message per token and expert (Megatron-Core's default dispatcher)."""
+    DEEPEP = "deepep"
+    """A token crosses to a node once for all its experts there (DeepEP's kernels)."""
+    HYBRIDEP = "hybridep"
+    """DeepEP's successor for NVLink domains larger than a node."""
+
+
+class AttentionKernels(StrEnum):
+    """Whose fused attention runs."""
+
+    VENDOR = "vendor"
+    """Written for the GPU at hand: cuDNN through Transformer Engine or XLA, FlashAttention-3."""
+    FLASH_2 = "flash_2"
+    """FlashAttention-2, PyTorch's own included, written for Ampere."""
+    FLASH_TRITON = "flash_triton"
+    """FlashAttention-1 written in Triton for Ampere."""
+
+
+class SelectiveRecompute(StrEnum):
+    """Part that selective recomputation runs again in backward."""
+
+    ATTENTION_CORE = "attention_core"
+    """Scores, softmax and the product with the values (Megatron; arXiv 2205.05198, section 5)."""
+    ALTERNATE_PRODUCTS = "alternate_products"
+    """All but attention and, in 16 bits, every second matrix product (torchtitan's ``selective`` by ``op``)."""
+
+
+class ExpertBalance(StrEnum):
+    """How evenly tokens meet the experts of a layer."""
+
+    NATURAL = "natural"
+    """As the router learned it."""
+    FORCED = "forced"
+    """Experts drawn at random, as benchmarks do (``--moe-router-force-load-balancing``)."""
+    CAPACITY = "capacity"
+    """Every expert works on its mean share: further tokens are dropped, missing ones padded
+    (``--moe-expert-capacity-factor 1 --moe-pad-expert-input-to-capacity``)."""
+
+
+class CudaGraphs(StrEnum):
+    """Part of a step that is captured and launched as a whole, free of launch overhead on the host."""
+
+    NONE = "none"
+    PARTIAL = "partial"
+    """Attention, router and pre-processing of each layer (Transformer Engine's graphs)."""
+    FULL = "full"
+    """The whole iteration."""
+
+
+class Float8Scaling(StrEnum):
+    """Values that share one scale in FP8 training; MXFP8 has its own."""
+
+    DELAYED = "delayed"
+    """A tensor, scaled by the maxima of steps before (Transformer Engine's ``DelayedScaling``)."""
+    CURRENT = "current"
+    """A tensor, scaled by its own maximum, for which it is read once more."""
+    ROW = "row"
+    """A row of a product's operand, which along the other dimension is cast by itself (torchao's ``rowwise``)."""
+    BLOCK = "block"
+    """128 elements of an activation, 128 x 128 of a weight (DeepSeek-V3, arXiv 2412.19437, section 3.3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Meaning of a field of ``Framework``, and how users write it.
+
+    ``most``: no number above it is possible.  ``precision``: users write a width in bytes as the number format of
+    that width, in a field of this name.  ``setting``: a single run may depart from what its framework does.
+    """
+
+    meaning: str
+    most: float = math.inf
+    precision: str = ""
+    setting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """One generation, or what a user describes as ``like`` one.
+
+    Fields other than those of ``ABOUT`` are facts: each is a field of a description by itself, with its ``Fact`` as
+    the only place that says what it means.  A number without a ``Fact`` may be any from 0 on.
+    """
+
+    name: Annotated[str, Fact("Name for a workload.")]
+    title: Annotated[str, Fact("Name in words.")]
+    released: Annotated[str, Fact("Month from which it was current.")]
+    fused_attention: Annotated[
+        bool, Fact("Attention runs in FlashAttention-like kernels, which never write its scores to memory.")
+    ]
+    attention_kernels: Annotated[
+        AttentionKernels,
+        Fact(
+            "Whose fused attention runs: the GPU vendor's (or FlashAttention-3), FlashAttention-2, or "
+            "FlashAttention-1 in Triton.",
+            setting=True,
+        ),
+    ]
+    sequence_parallel: Annotated[
+        bool, Fact("Tensor ranks also split the sequence outside their blocks.", setting=True)
+    ]
+    gradient_bytes: Annotated[
+        float,
+        Fact(
+            "Width of gradients as they are accumulated and reduced: 4 bytes (fp32) or 2 (bf16).",
+            precision="gradient_precision",
+            setting=True,
+        ),
+    ]
+    own_gradient_bytes: Annotated[
+        float,
+        Fact(
+            "Bytes of a parameter's gradient of one micro-batch where it is kept beside the accumulated one (BF16 "
+            "gradients that PyTorch makes and the framework adds into an FP32 buffer); 0 where it is not.",
+            most=8.0,
+        ),
+    ]
+    logit_bytes: Annotated[
+        float, Fact("Bytes that output and loss hold per token and vocabulary entry.", most=64.0)
+    ]
+    loss_chunk_tokens: Annotated[
+        int,
+        Fact(
+            "Tokens whose logits a rank holds at once, where output and loss are computed chunk by chunk; 0: those "
+            "of a whole micro-batch.",
+            most=1e9,
+        ),
+    ]
+    step_bytes: Annotated[
+        float,
+        Fact(
+            "Bytes that the optimizer's step takes per owned parameter while it runs: FP32 copies of gradients, "
+            "temporaries.",
+            most=64.0,
+        ),
+    ]
+    bucket_bytes: Annotated[
+        float,
+        Fact("Bytes of the buffers through which gradients are reduced and weights gathered.", most=1e12),
+    ]
+    sharded_master: Annotated[
+        bool,
+        Fact(
+            "With sharded parameters the FP32 shard is the weight itself, without a 16-bit shard beside it; in a "
+            "pipeline the gathered weights and whole gradients stay until the last micro-batch (PyTorch FSDP)."
+        ),
+    ]
+    gathers_each_micro_batch: Annotated[
+        bool, Fact("Also in a pipeline, sharded parameters are gathered for each micro-batch (FSDP that reshards).")
+    ]
+    shards_gradients: Annotated[
+        bool, Fact("Each micro-batch's gradients go to the owners of sharded states alone (ZeRO-2).")
+    ]
+    dropout: Annotated[
+        bool, Fact("Models with learned positions are trained with dropout, whose masks and outputs are kept.")
+    ]
+    keeps_gathered_inputs: Annotated[
+        bool,
+        Fact(
+            "The sequence that tensor ranks gather before a block stays until its weight gradient, not "
+            "gathered again."
+        ),
+    ]
+    keeps_stage_outputs: Annotated[
+        bool, Fact("A pipeline rank holds what it sent on until the backward pass; Megatron frees it.")
+    ]
+    interleaving: Annotated[
+        Interleaving,
+        Fact(
+            "How micro-batches pass virtual stages: not at all (a rank has one stage), in Megatron's groups of as "
+            "many as pipeline ranks (from Megatron-Core 0.10 on of any legal size), or in PyTorch's equal groups."
+        ),
+    ]
+    fills_stages: Annotated[
+        bool,
+        Fact(
+            "Layers fill one pipeline stage after the other, each until it has more than its share of the "
+            "parameters (nanotron), instead of being shared out as the launcher is told."
+        ),
+    ]
+    fills_pipeline: Annotated[bool, Fact("A step of fewer micro-batches than pipeline stages less one is refused.")]
+    overlap_gradients: Annotated[bool, Fact("Gradients are reduced beside the backward pass.", setting=True)]
+    overlap_sharded_gradients: Annotated[
+        bool, Fact("Where gradients are reduced beside the backward pass, those of sharded optimizers are, too.")
+    ]
+    sharded_all_reduce: Annotated[
+        bool, Fact("Gradients of sharded optimizers are all-reduced, instead of reduce-scattered to their owners.")
+    ]
+    sharding_ranks: Annotated[
+        int,
+        Fact(
+            "Data ranks over which optimizer states are shared out, every such group with a copy; 0: all of them.",
+            most=1e6,
+        ),
+    ]
+    clips_all_gradients: Annotated[
+        bool, Fact("Each rank measures and scales every gradient that it holds, not only those of its shard.")
+    ]
+    overlap_parameters: Annotated[bool, Fact("Parameters are gathered beside the forward pass.", setting=True)]
+    fused_kernels: Annotated[
+        bool,
+        Fact(
+            "Memory-bound work between matrix products runs as fused kernels (Transformer Engine, torch.compile, "
+            "XLA) instead of one operation after the other."
+        ),
+    ]
+    overlap_tensor: Annotated[
+        bool,
+        Fact(
+            "Tensor parallel collectives run in chunks beside the matrix products that need or make their data.",
+            setting=True,
+        ),
+    ]
+    overlap_tensor_backward: Annotated[
+        bool,
+        Fact(
+            "Without that, tensor parallel collectives of the backward pass run beside the other product of their "
+            "layer (Megatron), instead of being waited for at once (PyTorch's DTensor)."
+        ),
+    ]
+    fused_accumulation: Annotated[
+        bool, Fact("The product for a weight's gradient adds into the gradient buffer itself.")
+    ]
+    float8_scaling: Annotated[
+        Float8Scaling,
+        Fact(
+            "What shares a scale in FP8 training: a tensor, by maxima of steps before or by its own, a row, or a "
+            "block.",
+            setting=True,
+        ),
+    ]
+    fused_loss: Annotated[
+        bool,
+        Fact("One kernel makes the cross-entropy and its gradient, which overwrites the logits.", setting=True),
+    ]
+    blocking_transfers: Annotated[bool, Fact("Pipeline ranks wait for their sends, which delay both neighbours.")]
+    defer_head_gradient: Annotated[
+        bool,
+        Fact("In a pipeline the output layer's weight gradient waits for the flush, when its rank idles."),
+    ]
+    head_gradient_limit: Annotated[
+        int,
+        Fact(
+            "Micro-batches whose weight gradients of the output layer wait at most, with what they are made of; "
+            "0: all of them.",
+            most=1e6,
+        ),
+    ]
+    expert_dispatch: Annotated[
+        ExpertDispatch,
+        Fact(
+            "How tokens travel to their experts and back: a message for each token and expert, or one for all of a "
+            "token's experts on a node (DeepEP) or in a larger NVLink domain (HybridEP).",
+            setting=True,
+        ),
+    ]
+    expert_overlap: Annotated[
+        bool, Fact("Dispatch and combine run beside the compute of another micro-batch.", setting=True)
+    ]
+    expert_tensor: Annotated[
+        bool, Fact("Experts may have a tensor parallel size of their own (--expert-tensor-parallel-size).")
+    ]
+    expert_balance: Annotated[
+        ExpertBalance,
+        Fact("How evenly tokens meet experts: as the router learned it, drawn at random, or cut to a capacity."),
+    ]
+    reduces_once: Annotated[
+        bool, Fact("Gradients of sharded parameters are summed whole and reduced after the last micro-batch alone.")
+    ]
+    sixteen_bit_states: Annotated[
+        bool, Fact("Weights and the optimizer's moments are kept in 16 bits, without an FP32 copy.")
+    ]
+    whole_logits: Annotated[bool, Fact("Tensor ranks gather the logits before the loss.")]
+    cuda_graphs: Annotated[
+        CudaGraphs,
+        Fact(
+            "What is captured in CUDA graphs: nothing, attention and router of each layer, or the whole iteration.",
+            setting=True,
+        ),
+    ]
+    stops_recompute: Annotated[
+        bool,
+        Fact("Full recomputation ends before a layer's last matrix product, whose output backward does not need."),
+    ]
+    selective_recompute: Annotated[
+        SelectiveRecompute,
+        Fact(
+            "What selective recomputation runs again: the attention core, or all but attention and every second "
+            "matrix product."
+        ),
+    ]
+    megatron_core: Annotated[
+        int,
+        Fact(
+            "Minor number of the Megatron-Core release whose arguments start it (12 is 0.12): what that release "
+            "lacks is neither planned nor written; 0: it takes other arguments.",
+            most=1e6,
+        ),
+    ]
+    measured_as: Annotated[
+        str, Fact("The generation with the same kernels that was measured, where this one was not; else empty.")
+    ]
+    source: Annotated[str, Fact("Where the facts come from.")]
+    like: Annotated[str, Fact("The generation that a user's description starts from; empty for a shipped one.")] = (
+        field(default="", kw_only=True)
+    )
+
+    @property
+    def generation(self) -> str:
+        """The shipped generation that it is, or starts from: its flags and file formats."""
+        return self.like or self.name
+
+    @property
+    def calibrated_as(self) -> str:
+        """The name under which its own runs, or those of one with the same kernels, were measured."""
+        return self.name if self.like else self.measured_as or self.name
+
+    def fewest_micro_batches(self, pipeline: int) -> int:
+        """Micro-batches below which a step with ``pipeline`` stages is refused."""
+        return max(pipeline - 1, 1) if self.fills_pipeline else 1
+
+    @property
+    def fitted_under(self) -> tuple[str, ...]:
+        """The names under which parameters fitted for it stand; later ones replace earlier ones."""
+        return self.measured_as, self.generation, self.name
+
+
+ABOUT: Final = frozenset({"name", "title", "released", "measured_as", "source", "like"})
+"""The fields that say which framework it is; all others are facts."""
+
+
+@cache
+def facts() -> MappingProxyType[str, tuple[Any, Fact]]:
+    """Type and meaning of every field of ``Framework``, in order."""
+    found = {}
+    for name, hint in get_type_hints(Framework, include_extras=True).items():
+        kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        stated = (note for note in notes if isinstance(note, Fact))
+        found[name] = (kind, next(stated, Fact(f"{name.replace('_', ' ').capitalize()}.")))
+    return MappingProxyType(found)
+
+
+@cache
+def frameworks() -> MappingProxyType[str, Framework]:
+    """Every shipped generation by name, oldest first."""
+    return generations("frameworks.toml", "frameworks", _framework)
+
+
+def framework(name: str) -> Framework:
+    """The generation called ``name``; raises ``InvalidWorkload`` naming those there are."""
+    found = frameworks().get(name)
+    if found is None:
+        raise InvalidWorkload(
+            "workload.framework", name, "no such framework generation", f"use one of {', '.join(frameworks())}"
+        )
+    return found
+
+
+def _framework(name: str, entry: dict[str, Any]) -> Framework:
+    values = entry | {"name": name}
+    return Framework(
+        **{
+            column: kind(values[column]) if issubclass(kind, StrEnum) else values[column]
+            for column, (kind, _) in facts().items()
+            if column in values
+        }
+    )
+
+
+DEFAULT_FRAMEWORK: Final = framework("megatron-core-0.12")
+"""Framework of a workload that names none."""

@@ -1,0 +1,397 @@
+"""Result of the planner: a configuration, where every rank sits, what it costs, and the proof."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from cluster_models.errors import InvalidConfiguration
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.expert_balance import ExpertBalance
+from cluster_models.training.expert_slots import ExpertSlots
+from cluster_models.training.failure_domains import FailureDomainLosses
+from cluster_models.training.selection import Selection
+from cluster_models.training.workload import LinkBandwidth, Recompute, Sharding, TrainingWorkload
+
+
+class RankOrder(StrEnum):
+    """Megatron's two rank orders, fastest-varying degree first; expert ranks fold into context and data."""
+
+    DATA_BEFORE_PIPELINE = "tp-cp-ep-dp-pp"
+    PIPELINE_BEFORE_DATA = "tp-cp-ep-pp-dp"
+
+
+@dataclass(frozen=True, slots=True)
+class Degrees:
+    """The sizes of the parallel groups.
+
+    Experts have a grid of their own over the tensor, context and data ranks of a stage: ``expert_tensor`` ranks,
+    the fastest, cut each expert, ``expert`` ranks share the experts out, the others hold copies
+    (docs/experts_parallel.md).
+    """
+
+    tensor: int = 1
+    pipeline: int = 1
+    data: int = 1
+    context: int = 1
+    expert: int = 1
+    virtual_pipeline: int = 1
+    expert_tensor: int = 1
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if getattr(self, name) < 1:
+                raise InvalidConfiguration(f"degrees.{name}", getattr(self, name), "must be at least 1")
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that the degrees occupy."""
+        return self.tensor * self.context * self.data * self.pipeline
+
+    @property
+    def expert_block(self) -> int:
+        """Consecutive ranks of a stage that hold every expert once between them."""
+        return self.expert * self.expert_tensor
+
+    def __str__(self) -> str:
+        parts = [f"tp{self.tensor}", f"pp{self.pipeline}", f"dp{self.data}"]
+        parts += [f"cp{self.context}"] * (self.context > 1)
+        parts += [f"ep{self.expert}"] * (self.expert > 1)
+        parts += [f"etp{self.expert_tensor}"] * (self.expert_tensor > 1)
+        parts += [f"vpp{self.virtual_pipeline}"] * (self.virtual_pipeline > 1)
+        return " ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Settings of a framework, except which host plays which part.
+
+    ``stage_layers[v][s]`` is the number of decoder layers of virtual stage ``v`` on pipeline rank ``s``;
+    the model runs through ``v`` first, ``s`` fastest.  ``micro_batch`` counts sequences.
+    """
+
+    degrees: Degrees
+    micro_batch: int
+    recompute: Recompute
+    sharding: Sharding
+    rank_order: RankOrder
+    stage_layers: tuple[tuple[int, ...], ...]
+
+    def micro_batches(self, global_batch: int) -> int:
+        """Micro-batches that each pipeline runs per step."""
+        return global_batch // (self.micro_batch * self.degrees.data)
+
+
+@dataclass(frozen=True, slots=True)
+class RankPlace:
+    """The physical GPU of one rank, with the rank's coordinates."""
+
+    rank: int
+    node: str
+    gpu: int
+    tensor: int
+    context: int
+    data: int
+    pipeline: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The ordered host list and what follows from it: rank ``r`` sits on host ``r // gpus_per_node``.
+
+    ``gpus_per_node`` counts the GPUs that the plan uses on each host, which may be fewer than it has.
+    """
+
+    hosts: tuple[str, ...]
+    gpus_per_node: int
+    ranks: tuple[RankPlace, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBreakdown:
+    """Parts of the step of a pipeline rank, in seconds; they add up to ``step_s``.  A plan's is its busiest rank's.
+
+    ``pipeline_bubble_s`` is idle time with transfers at zero cost, ``pipeline_transfer_s`` what the transfers
+    add to it; ``*_exposed_s`` is the part that nothing hides.
+    """
+
+    step_s: float
+    compute_s: float
+    tensor_s: float
+    context_s: float
+    expert_s: float
+    pipeline_bubble_s: float
+    pipeline_transfer_s: float
+    data_exposed_s: float
+    optimizer_s: float
+
+
+TIME_PARTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "compute_s": "compute",
+        "tensor_s": "tensor parallel communication",
+        "context_s": "context parallel communication",
+        "expert_s": "expert parallel communication",
+        "pipeline_bubble_s": "pipeline bubble",
+        "pipeline_transfer_s": "pipeline transfers",
+        "data_exposed_s": "exposed data parallel communication",
+        "optimizer_s": "optimizer step",
+    }
+)
+"""The fields of ``TimeBreakdown`` that add up to the step, in the order they are shown, and their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageMemory:
+    """Predicted peak bytes on each GPU of one pipeline rank, by part, against the limit."""
+
+    stage: int
+    weights_bytes: float
+    gradients_bytes: float
+    optimizer_bytes: float
+    activations_bytes: float
+    logits_bytes: float
+    communication_bytes: float
+    runtime_bytes: float
+    fragmentation_bytes: float
+    limit_bytes: float
+
+    @property
+    def total_bytes(self) -> float:
+        """Sum of all parts."""
+        return float(sum(getattr(self, part) for part in MEMORY_PARTS))
+
+
+MEMORY_PARTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "weights_bytes": "weights",
+        "gradients_bytes": "gradients",
+        "optimizer_bytes": "optimizer state",
+        "activations_bytes": "activations",
+        "logits_bytes": "logits and loss",
+        "communication_bytes": "communication buffers",
+        "runtime_bytes": "runtime and context",
+        "fragmentation_bytes": "fragmentation",
+    }
+)
+"""The fields of ``StageMemory`` that add up to its total, in the order they are shown, and their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageTime:
+    """Forward and backward seconds of one micro-batch on one pipeline rank (all its virtual stages).
+
+    ``gpu_kind`` names the GPUs that it runs on; empty in plans made by hand.  ``time`` has the parts of the step on
+    this rank, in the replica that ends last; ``None`` in plans of before they were kept.
+    """
+
+    stage: int
+    forward_s: float
+    backward_s: float
+    data_parallel_s: float
+    gpu_kind: str = ""
+    time: TimeBreakdown | None = None
+
+
+class StopReason(StrEnum):
+    """Why the search ended."""
+
+    PROVEN = "proven"
+    """No candidate that is left can be better than the plan by more than the gap asked for."""
+    TIME_LIMIT = "time_limit"
+    WORK_LIMIT = "work_limit"
+    CANCELLED = "cancelled"
+    NO_SEARCH = "no_search"
+    """The configuration was given in full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """How far from optimal the plan can be, in the objective's own unit.
+
+    ``bound`` is a value no plan of the search space can beat, ``gap = (objective - bound) / objective``.
+    The proof holds within the cost model: it says nothing about the model's own error.
+    """
+
+    objective: float
+    bound: float
+    gap: float
+    stopped_by: StopReason
+    candidates_total: int
+    candidates_infeasible: int
+    candidates_pruned: int
+    candidates_placed: int
+    solver: str
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A configuration that lost, and why in one sentence; ``time`` has its parts where it was placed."""
+
+    configuration: Configuration
+    step_s: float
+    slower_by: float
+    peak_memory_bytes: float
+    reason: str
+    time: TimeBreakdown | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEvent:
+    """One box of the predicted schedule.  ``track`` is the pipeline rank, ``replica`` the data rank."""
+
+    name: str
+    category: str
+    replica: int
+    track: int
+    start_s: float
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Inputs of the plan; the same values give the same plan.
+
+    ``calibration`` names the user's own calibration and its content; empty where the shipped parameters served.
+    ``link_bandwidth`` is what links were taken at.
+    """
+
+    product_version: str
+    cost_model_version: str
+    cluster_name: str
+    snapshot_id: str
+    seed: int
+    effort: int
+    solver_versions: dict[str, str] = field(hash=False)
+    calibration: str = ""
+    link_bandwidth: LinkBandwidth = LinkBandwidth.MEDIAN
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """How sure the step time is: the measured one is expected between ``step_low_s`` and ``step_high_s``.
+
+    With probability ``level``, from the errors of ``runs`` measured runs of ``family``, each as predicted without
+    its like; runs of one source err together, so all are worth ``independent_runs``.  ``outside`` has a sentence
+    for each respect in which none of them was like this plan, by ``doublings_outside`` in all.
+    """
+
+    step_low_s: float
+    step_high_s: float
+    level: float
+    family: str
+    runs: int
+    outside: tuple[str, ...]
+    independent_runs: float = 0.0
+    """0 in plans of before this was known."""
+    doublings_outside: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Drifted:
+    """Step time when links change: its deciles and its median over the draws."""
+
+    step_p10_s: float
+    step_median_s: float
+    step_p90_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """An alternative in the same draws; ``alternative`` counts in ``Plan.alternatives``.
+
+    ``plan_ahead`` is the share of draws in which the plan is no worse by the objective.
+    """
+
+    alternative: int
+    step: Drifted
+    plan_ahead: float
+
+
+@dataclass(frozen=True, slots=True)
+class Robustness:
+    """Remaining lead of the plan when links change by the spread seen (docs/robustness.md).
+
+    Over ``draws`` draws of all links around their medians.  ``slow_link`` is the share of its median bandwidth that
+    a link of the plan loses at its slow decile, ``spread_from`` the origin of the spread.  ``rivals`` start with
+    the runner-up; the losses are shares of the objective of the best of them in each draw.  ``safer`` counts in
+    ``Plan.alternatives``: the one that is best at p90 where the plan is not.
+    """
+
+    draws: int
+    slow_link: float
+    spread_from: str
+    step: Drifted
+    rivals: tuple[Rival, ...]
+    mean_loss: float
+    worst_loss: float
+    safer: int | None
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A placed, priced and proven plan.
+
+    ``mfu`` is what of the peak FLOP/s of all its GPUs together, each by its kind, the model's own FLOPs take.
+    """
+
+    model: str
+    configuration: Configuration
+    placement: Placement
+    time: TimeBreakdown
+    stages: tuple[StageTime, ...]
+    memory: tuple[StageMemory, ...]
+    tokens_per_s: float
+    tokens_per_s_per_gpu: float
+    model_flops_per_s_per_gpu: float
+    mfu: float
+    certificate: Certificate
+    warnings: tuple[str, ...]
+    alternatives: tuple[Alternative, ...]
+    timeline: tuple[TimelineEvent, ...]
+    unused_nodes: tuple[str, ...]
+    provenance: Provenance
+    architecture: Architecture | None = None
+    workload: TrainingWorkload | None = None
+    """Workload planned for: with these two a plan can be exported on its own.  ``None`` in plans made by hand."""
+    confidence: Confidence | None = None
+    """``None`` in plans made by hand."""
+    robustness: Robustness | None = None
+    """``None`` in plans made by hand."""
+
+    @property
+    def mixed_kinds(self) -> tuple[str, ...]:
+        """The GPU kind of each pipeline rank where they differ; empty where they do not."""
+        kinds = tuple(stage.gpu_kind for stage in self.stages)
+        return kinds if len(set(kinds)) > 1 else ()
+
+    spare_nodes: tuple[str, ...] = ()
+    """Free nodes that the workload asked to keep as spares; ``unused_nodes`` are the others."""
+    expert_slots: ExpertSlots | None = None
+    """The experts of every expert rank, layer by layer; ``None`` for dense models."""
+    expert_balance: ExpertBalance | None = None
+    """How evenly they share out what was counted; ``None`` where nothing was, or one rank holds all."""
+    selection: Selection | None = None
+    """``None`` where nothing was searched."""
+    survives: tuple[FailureDomainLosses, ...] = ()
+    """Losses that leave every part of the state alive (docs/resilience.md); empty in plans made by hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoPlan:
+    """Nothing in the search space fits.
+
+    ``closest`` is the candidate that misses the memory limit by least (``None`` when the rules already leave
+    no candidate), ``missing_bytes`` by how much per GPU, ``remedies`` what would make something fit.
+    """
+
+    reason: str
+    closest: Configuration | None
+    missing_bytes: float | None
+    remedies: tuple[str, ...]
+    provenance: Provenance

@@ -1,0 +1,161 @@
+"""The workload to train, and what the planner may do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from cluster_models.cluster.gpus import Precision
+from cluster_models.errors import InvalidWorkload
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, Framework
+from cluster_models.training.placement_rules import NOTHING_ASKED, PlacementRules
+
+MOST_SEQUENCES: Final = 131_072
+"""Bound for one global batch: ten times the largest in print; schedules and their simulation grow with it."""
+LONGEST_SEQUENCE: Final = 100_000_000
+
+
+class Optimizer(StrEnum):
+    """Optimizer of the training run."""
+
+    ADAM = "adam"
+    SGD = "sgd"
+
+
+class Recompute(StrEnum):
+    """Which activations are thrown away in forward and computed again in backward."""
+
+    NONE = "none"
+    SELECTIVE = "selective"
+    FULL = "full"
+
+
+class Sharding(StrEnum):
+    """Training state that data parallel ranks share out instead of repeating (ZeRO, arXiv 1910.02054).
+
+    ``OPTIMIZER`` is ZeRO-1 (Megatron's distributed optimizer), ``PARAMETERS`` ZeRO-3 (FSDP).
+    """
+
+    NONE = "none"
+    OPTIMIZER = "optimizer"
+    PARAMETERS = "parameters"
+
+
+class Objective(StrEnum):
+    """Quantity that the plan makes as small as it can."""
+
+    STEP_TIME = "step_time"
+    GPU_TIME = "gpu_time"
+    """Step time times GPUs used: the most throughput per GPU."""
+    COST = "cost"
+    """Step time times the hourly price of the GPUs used."""
+
+
+class LinkBandwidth(StrEnum):
+    """Which of a link's bandwidths over time a plan is made on."""
+
+    MEDIAN = "median"
+    """Bandwidth that the link usually has."""
+    PESSIMISTIC = "pessimistic"
+    """The p10: what the link falls below in one measurement of ten."""
+
+
+class Choice(StrEnum):
+    """Which plan is taken among those that predictions cannot tell from the fastest (docs/choice.md)."""
+
+    SIMPLEST = "simplest"
+    FASTEST = "fastest"
+    ROBUST = "robust"
+    """The one that loses least to the best of them when predictions and links are off."""
+
+
+DEGREE_NAMES: Final = (
+    "tensor",
+    "pipeline",
+    "data",
+    "context",
+    "expert",
+    "expert_tensor",
+    "virtual_pipeline",
+    "micro_batch",
+)
+"""The degrees a workload may pin or forbid; ``micro_batch`` counts sequences."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingWorkload:
+    """A training run.  Batches count sequences.
+
+    ``pinned`` gives a degree one value, ``forbidden`` takes values away (names from ``DEGREE_NAMES``).
+    ``memory_headroom`` is the share of each GPU's memory that must stay free; the default covers what the memory
+    model is off by on most published peaks (docs/cost_model.md).  ``link_bandwidth`` says how careful the plan
+    is about links (docs/robustness.md).
+    ``choice``: which of the plans that predictions cannot tell apart is taken.
+    ``survive``: by label, how many of its places may be lost together with every part of the training state still
+    alive (docs/resilience.md).  ``memory_checkpoint``: the newest checkpoint of each node also lies in the memory
+    of the next host, and counts as a copy there.
+    """
+
+    sequence_length: int
+    global_batch: int
+    precision: Precision = Precision.BF16
+    framework: Framework = DEFAULT_FRAMEWORK
+    optimizer: Optimizer = Optimizer.ADAM
+    recompute: tuple[Recompute, ...] = (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)
+    sharding: tuple[Sharding, ...] = (Sharding.NONE, Sharding.OPTIMIZER)
+    memory_headroom: float = 0.1
+    pinned: dict[str, int] = field(default_factory=dict, hash=False)
+    forbidden: dict[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
+    max_gpus: int | None = None
+    avoid_nodes: tuple[str, ...] = ()
+    objective: Objective = Objective.STEP_TIME
+    link_bandwidth: LinkBandwidth = LinkBandwidth.MEDIAN
+    choice: Choice = Choice.SIMPLEST
+    placement: PlacementRules = NOTHING_ASKED
+    survive: dict[str, int] = field(default_factory=dict, hash=False)
+    memory_checkpoint: bool = False
+
+    def __post_init__(self) -> None:
+        for name, most in (("sequence_length", LONGEST_SEQUENCE), ("global_batch", MOST_SEQUENCES)):
+            if not 1 <= getattr(self, name) <= most:
+                raise InvalidWorkload(f"workload.{name}", getattr(self, name), f"must lie in 1..{most}")
+        if not 0 <= self.memory_headroom < 1:
+            raise InvalidWorkload(
+                "workload.memory_headroom",
+                self.memory_headroom,
+                "must lie in [0, 1)",
+                "0.1 keeps 10 % of each GPU free",
+            )
+        if self.max_gpus is not None and self.max_gpus < 1:
+            raise InvalidWorkload("workload.max_gpus", self.max_gpus, "must be at least 1")
+        for name, allowed in (("recompute", self.recompute), ("sharding", self.sharding)):
+            if not allowed:
+                raise InvalidWorkload(f"workload.{name}", [], "allows nothing", "list at least one choice")
+        both = sorted(set(self.avoid_nodes) & set(self.placement.require_nodes))
+        if both:
+            raise InvalidWorkload("workload.placement.require_nodes", both, "must be hosts and are avoided at once")
+        for label, count in self.survive.items():
+            if count < 1:
+                raise InvalidWorkload(
+                    f"workload.survive.{label}", count, "must be at least 1", "leave out labels that may take state"
+                )
+        self._check_degrees()
+
+    def _check_degrees(self) -> None:
+        for kind, degrees in (("pinned", self.pinned), ("forbidden", self.forbidden)):
+            unknown = sorted(set(degrees) - set(DEGREE_NAMES))
+            if unknown:
+                raise InvalidWorkload(
+                    f"workload.{kind}", unknown, "unknown degree", f"use {', '.join(DEGREE_NAMES)}"
+                )
+        for name, value in self.pinned.items():
+            if value < 1:
+                raise InvalidWorkload(f"workload.pinned.{name}", value, "must be at least 1")
+            if value in self.forbidden.get(name, ()):
+                raise InvalidWorkload(f"workload.pinned.{name}", value, "is pinned and forbidden at once")
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens of one global batch."""
+        return self.sequence_length * self.global_batch
