@@ -64,7 +64,7 @@ from app.metrics import Metrics, make_metrics
 from app.observed import ObservedRequests
 from app.problems import PROBLEM_RESPONSE
 from app.resources import Service
-from app.settings import Role, Settings
+from app.settings import DEFAULT_TENANT, Role, Settings
 from app.starting import connect, explained, listening_socket
 from app.trusted_requests import TrustedRequests
 from app.warming import warm_up_beside
@@ -72,7 +72,7 @@ from app.web import manual
 from app.web.routes import router as pages
 from cluster_models.errors import MeshwrightError
 
-_API: Final = (
+API: Final = (
     access,
     aliases,
     audit,
@@ -122,8 +122,11 @@ class DescribedApp(FastAPI):
         return super().openapi()
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The application; databases are opened and solves begin when its lifespan does."""
+def create_app(settings: Settings, *, tenant: str = DEFAULT_TENANT) -> FastAPI:
+    """The application; databases are opened and solves begin when its lifespan does.
+
+    Where anybody may use it, they use it as ``tenant``.
+    """
     metrics = make_metrics()
     app = DescribedApp(
         title="Meshwright",
@@ -138,7 +141,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     problems.install(app)
-    for module in _API:
+    for module in API:
         app.include_router(
             module.router, prefix=PREFIX, dependencies=[Depends(check_right), Depends(refuse_unknown_query)]
         )
@@ -148,7 +151,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=settings.max_body_bytes)
     app.add_middleware(problems.DeclaredSize, max_bytes=settings.max_body_bytes)
     provider.install(app, settings)
-    app.add_middleware(AccessControl, settings=settings)
+    app.add_middleware(AccessControl, settings=settings, tenant=tenant)
     app.add_middleware(GZipMiddleware, minimum_size=2000, compresslevel=5)
     app.add_middleware(TrustedRequests, hosts=settings.known_hosts)
     app.add_middleware(ObservedRequests, metrics=metrics)

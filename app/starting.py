@@ -16,7 +16,7 @@ from app.settings import LOOPBACK, Access, Settings
 from cluster_models.errors import MeshwrightError
 
 _PREFIX: Final = "MESHWRIGHT_"
-_OTHERS: Final = frozenset({"DEBUG", "TEST_EXPLORE", "TOOL_SOURCES"})
+_OTHERS: Final = frozenset({"DEBUG", "KEY", "SERVER", "TEST_EXPLORE", "TOOL_SOURCES"})
 """Variables with our prefix that are no settings of the service."""
 
 

@@ -6,6 +6,7 @@ The scope that a route needs is checked by ``app.access.admission``, and what wa
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
 
@@ -50,10 +51,10 @@ log = structlog.get_logger(__name__)
 class AccessControl:
     """Refuses requests without credentials, those over their limit, and forms that no page of ours sent."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, tenant: str) -> None:
         self._app = app
         self._limits = RequestLimits(settings.requests_per_minute)
-        self._unknown = ANYBODY if settings.is_open else NOBODY
+        self._unknown = replace(ANYBODY, tenant_id=tenant) if settings.is_open else NOBODY
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve or refuse one request."""

@@ -32,3 +32,11 @@ def experiments(
 
     files = ProblemFiles(cluster, model, workload, framework_file, calibration, Routed((), (), False))
     run_experiments(files, runs=runs, as_json=as_json, output=output)
+
+
+@reported
+def profiler() -> None:
+    """Print the script that measures a GPU node: Python and PyTorch are all it needs there."""
+    from app.cli.calibrating import run_profiler  # noqa: PLC0415 - ``--help`` is quick
+
+    run_profiler()

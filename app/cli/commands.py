@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from app.cli import access_commands, comparison_commands, failure_commands, service_commands
-from app.cli.calibration_commands import experiments
+from app.cli.calibration_commands import experiments, profiler
 from app.cli.cluster_commands import app as cluster_app
 from app.cli.common_options import (
     Calibration,
@@ -24,6 +24,7 @@ from app.cli.common_options import (
 from app.cli.endings import reported
 from app.cli.expert_commands import app as experts_app
 from app.cli.framework_commands import app as frameworks_app
+from app.cli.server import Server, ServerAddress, ServerKey
 from app.cli.serving_options import Also, Exports, MaxGpus, Objective, Pin, ServingOptions
 
 app = typer.Typer(
@@ -360,16 +361,8 @@ def calibrate(  # noqa: PLR0913 - one argument for each option
     )
 
 
-app.command()(experiments)
-
-
-@app.command()
-@reported
-def profiler() -> None:
-    """Print the script that measures a GPU node: Python and PyTorch are all it needs there."""
-    from app.cli.calibrating import run_profiler  # noqa: PLC0415 - see above
-
-    run_profiler()
+for measuring in (experiments, profiler):
+    app.command()(measuring)
 
 
 def _print_version(wanted: bool) -> None:
@@ -380,12 +373,16 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     *,
-    version: Annotated[
+    server: ServerAddress = None,
+    key: ServerKey = None,
+    _version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Plans how a large language model is spread over a GPU cluster as it was measured, with a proof."""
+    context.obj = Server(server, key)
 
 
 def main(arguments: list[str] | None = None) -> int:
