@@ -6,7 +6,7 @@ from fastapi import Request
 
 from app.access.requests import known_actor
 from app.resources import service_of
-from app.services.replan_steps import Actor
+from app.services.decisions.replan_steps import Actor
 
 
 def actor_of(request: Request, said: str = "") -> Actor:

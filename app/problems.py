@@ -30,8 +30,8 @@ from app.services.errors import (
     Refused,
     VersionMismatch,
 )
-from app.services.requests import BY_NAME, IN_FULL
-from app.web.failures import AGAIN_SOON, failure_page, wants_page
+from app.services.planning.requests import BY_NAME, IN_FULL
+from app.web.error_pages import AGAIN_SOON, failure_page, wants_page
 from cluster_models.errors import InvalidInput
 from cluster_models.units import MIB
 

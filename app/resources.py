@@ -14,7 +14,7 @@ from app.db.engine import SessionFactory
 from app.db.tenancy import for_tenant
 from app.jobs.client import JobClient
 from app.metrics import Metrics
-from app.services.safe_answers import answer_safely
+from app.services.decisions.safe_answers import answer_safely
 from app.settings import Settings
 
 TENANT: Final = "tenant"

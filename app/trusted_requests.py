@@ -9,7 +9,7 @@ from fastapi import Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.problems import problem_response
-from app.web.failures import failure_page, wants_page
+from app.web.error_pages import failure_page, wants_page
 
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _FOREIGN: Final = "This was sent from a page of another site, so nothing was done."

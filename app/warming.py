@@ -17,7 +17,7 @@ import structlog
 
 from app.replan_request import ReplanRequest
 from app.serialization import jsonable
-from app.services.safe_answers import work_out
+from app.services.decisions.safe_answers import work_out
 from cluster_models.cluster.catalogue import gpu_kinds
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.cluster.topology import Cluster, NicGroup, Node, NodeState

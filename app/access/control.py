@@ -35,7 +35,7 @@ from app.db.engine import DATABASE_AWAY, transaction
 from app.problems import problem_response
 from app.resources import service_of
 from app.settings import Settings
-from app.web.failures import failure_page, wants_page
+from app.web.error_pages import failure_page, wants_page
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 SIGN_IN: Final = "/sign-in"

@@ -11,7 +11,7 @@ from app.access import keys, sign_ins
 from app.access.principals import Principal
 from app.access.tokens import PREFIX
 from app.resources import TENANT, Service, whole_service_of
-from app.services.replan_steps import Actor
+from app.services.decisions.replan_steps import Actor
 
 COOKIE: Final = "meshwright_session"
 _PRINCIPAL: Final = "principal"

@@ -9,8 +9,8 @@ from pydantic import Field
 from app.answers.addresses import Links, Moment, addresses
 from app.documents.cluster import ClusterDocument
 from app.documents.values import Computed, Given, ValueAnswer
-from app.services.clusters import ClusterRecord
-from app.services.snapshots import AddedMeasurements, SnapshotRecord
+from app.services.clusters.clusters import ClusterRecord
+from app.services.clusters.snapshots import AddedMeasurements, SnapshotRecord
 
 
 def _cluster_links(record: ClusterRecord) -> dict[str, str]:

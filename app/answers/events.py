@@ -12,10 +12,10 @@ from app.answers.addresses import Links, Moment, address
 from app.documents.reading import FieldProblem
 from app.documents.values import Computed, Given, Holds, ValueAnswer
 from app.events.reading import Adapter
-from app.services.event_sources import EventSource
-from app.services.health_events import EventRecord
-from app.services.reliability import KindReliability, Reliability
-from app.services.reports import ReportAnswer
+from app.services.decisions.reports import ReportAnswer
+from app.services.health.event_sources import EventSource
+from app.services.health.health_events import EventRecord
+from app.services.health.reliability import KindReliability, Reliability
 from cluster_models.health.conditions import Condition
 from cluster_models.health.events import Entity, EntityKind, HealthState
 from cluster_models.jobs.recovery import Quarantine

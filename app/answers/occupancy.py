@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from app.documents.values import Holds, ValueAnswer
-from app.services.occupancy import HeldGpu, SpareNode
+from app.services.running.occupancy import HeldGpu, SpareNode
 
 
 class HeldGpuAnswer(ValueAnswer[HeldGpu]):

@@ -12,7 +12,7 @@ from app.db.status import PlanKind, PlanStatus
 from app.documents.plan import NoPlanDocument, PlanDocument
 from app.documents.serving_plan import NoServingPlanDocument, ServingPlanDocument
 from app.documents.values import Computed, Given, Holds, ValueAnswer
-from app.services.plans import PlanError, PlanRecord
+from app.services.planning.plans import PlanError, PlanRecord
 from solver.problem import Backend, Progress, SearchOptions
 
 ResultDocument = PlanDocument | NoPlanDocument | ServingPlanDocument | NoServingPlanDocument

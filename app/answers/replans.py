@@ -14,10 +14,10 @@ from app.answers.plans import FailureAnswer
 from app.db.status import ReplanStatus, ReplanStep
 from app.documents.values import Computed, Given, Holds, ValueAnswer
 from app.presentation.replans import explanation
-from app.services.replan_answers import DecisionSummary, JobSummary
-from app.services.replan_steps import StepRecord
-from app.services.replan_views import AnswerView
-from app.services.replans import Answer, ReplanRecord
+from app.services.decisions.replan_answers import DecisionSummary, JobSummary
+from app.services.decisions.replan_steps import StepRecord
+from app.services.decisions.replan_views import AnswerView
+from app.services.decisions.replans import Answer, ReplanRecord
 from cluster_models.jobs.recovery import BatchDecision, RecoveryAction
 from cluster_models.training.plan import StopReason
 

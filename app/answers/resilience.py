@@ -8,7 +8,7 @@ from pydantic import Field
 
 from app.documents.plan_parts import SurvivedLossesDocument
 from app.documents.values import Holds, ValueAnswer
-from app.services.resilience import Resilience
+from app.services.planning.resilience import Resilience
 from solver.replanning.resilience import EffectiveTraining, Hardening, HardeningKind
 
 

@@ -11,7 +11,7 @@ from app.answers.addresses import Moment
 from app.documents.routing import RoutedWorkloadDocument
 from app.documents.values import Computed, Given, Holds, ValueAnswer
 from app.experts.statistics import WorkloadStatistics
-from app.services.routing import RoutingRecord, StoredRouting
+from app.services.experts.routing import RoutingRecord, StoredRouting
 from readers.frame.findings import Finding
 
 

@@ -13,8 +13,8 @@ from app.db.status import JobStanding, RunningPlanStatus
 from app.documents.plan import PlanDocument
 from app.documents.running_jobs import RecoveryDocument
 from app.documents.values import Computed, Given, Holds, ValueAnswer
-from app.services.running_jobs import JobRecord
-from app.services.running_plans import RunningPlanRecord
+from app.services.running.running_jobs import JobRecord
+from app.services.running.running_plans import RunningPlanRecord
 from cluster_models.training.plan import Plan
 
 

@@ -17,8 +17,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.db import migrate
 from app.problems import TYPES, problem_response
 from app.resources import Service, whole_service_of
-from app.services import plans, workers
+from app.services import workers
 from app.services.errors import NotFound
+from app.services.planning import plans
 
 WORKER_SEEN_WITHIN: Final = timedelta(seconds=30)
 ANSWER_WITHIN_S: Final = 3.0

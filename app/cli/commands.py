@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from app.cli import access_commands, comparison_commands, failure_commands, service_commands
-from app.cli.calibration_commands import experiments, profiler
-from app.cli.cluster_commands import app as cluster_app
+from app.cli.calibration.calibration_commands import experiments, profiler
+from app.cli.clusters.cluster_commands import app as cluster_app
 from app.cli.common_options import (
     Calibration,
     Cluster,
@@ -22,10 +21,13 @@ from app.cli.common_options import (
     Workload,
 )
 from app.cli.endings import reported
-from app.cli.expert_commands import app as experts_app
-from app.cli.framework_commands import app as frameworks_app
+from app.cli.experts.expert_commands import app as experts_app
+from app.cli.failures import failure_commands
+from app.cli.planning import comparison_commands
+from app.cli.planning.framework_commands import app as frameworks_app
+from app.cli.planning.serving_options import Also, Exports, MaxGpus, Objective, Pin, ServingOptions
 from app.cli.server import Server, ServerAddress, ServerKey
-from app.cli.serving_options import Also, Exports, MaxGpus, Objective, Pin, ServingOptions
+from app.cli.service import access_commands, service_commands
 
 app = typer.Typer(
     name="meshwright",
@@ -106,14 +108,14 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
     output: PlanFile = None,
 ) -> None:
     """Search the best plan for a model and a workload, of training or of serving, on a measured cluster."""
-    from app.cli import planning  # noqa: PLC0415 - see above
-    from app.cli.routed import Routed  # noqa: PLC0415 - see above
-    from app.cli.serving_predicting import is_serving  # noqa: PLC0415 - see above
+    from app.cli.planning import planning  # noqa: PLC0415 - see above
+    from app.cli.planning.routed import Routed  # noqa: PLC0415 - see above
+    from app.cli.planning.serving_predicting import is_serving  # noqa: PLC0415 - see above
 
     options = planning.options_of(time_limit=time_limit, effort=effort, seed=seed, gap=gap, backend=backend)
     serving = ServingOptions(objective, max_gpus, tuple(pin or ()), tuple(also or ()), exports)
     if is_serving(workload):
-        from app.cli import serving_planning  # noqa: PLC0415 - see above
+        from app.cli.planning import serving_planning  # noqa: PLC0415 - see above
 
         training = {
             "--framework-file": framework_file,
@@ -164,15 +166,15 @@ def predict(  # noqa: PLR0913 - one argument for each option
     output: PlanFile = None,
 ) -> None:
     """Predict time and memory of a configuration given in full, of training or of serving, without a search."""
-    from app.cli.serving_predicting import predicted_as_serving  # noqa: PLC0415 - see above
+    from app.cli.planning.serving_predicting import predicted_as_serving  # noqa: PLC0415 - see above
 
     training = {"--framework-file": framework_file, "--calibration": calibration, "--routing": routing}
     files = (cluster, model, workload, configuration)
     if predicted_as_serving(*files, training=training, as_json=as_json, output=output):
         return
-    from app.cli.planning import ProblemFiles  # noqa: PLC0415 - see above
-    from app.cli.predicting import run_predict  # noqa: PLC0415 - see above
-    from app.cli.routed import Routed  # noqa: PLC0415 - see above
+    from app.cli.planning.planning import ProblemFiles  # noqa: PLC0415 - see above
+    from app.cli.planning.predicting import run_predict  # noqa: PLC0415 - see above
+    from app.cli.planning.routed import Routed  # noqa: PLC0415 - see above
 
     routed = Routed(tuple(routing or ()), tuple(routing_weight or ()), keep_expert_order)
     problem = ProblemFiles(cluster, model, workload, framework_file, calibration, routed)
@@ -202,7 +204,7 @@ def export(
     given: Given = None,
 ) -> None:
     """Write a plan for a launcher, a trace viewer or a spreadsheet."""
-    from app.cli.exporting import run_export  # noqa: PLC0415 - see above
+    from app.cli.planning.exporting import run_export  # noqa: PLC0415 - see above
 
     run_export(plan_json=plan_json, target=target, given=given or (), output=output)
 
@@ -247,8 +249,8 @@ def import_files(  # noqa: PLR0913 - one argument for each option
     database_url: DatabaseUrl = None,
 ) -> None:
     """Read what other tools printed, and say what was understood; nothing is kept unless asked for."""
-    from app.cli.import_next import Asked  # noqa: PLC0415 - see above
-    from app.cli.importing import run_import  # noqa: PLC0415 - see above
+    from app.cli.clusters.import_next import Asked  # noqa: PLC0415 - see above
+    from app.cli.clusters.importing import run_import  # noqa: PLC0415 - see above
 
     options = (("--host", hosts or ()), ("--set", settings or ()), ("--accept", accepted or ()))
     asked = Asked(
@@ -269,7 +271,7 @@ def import_formats(
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON and nothing else.")] = False,
 ) -> None:
     """List the kinds of file that import knows."""
-    from app.cli.importing import run_import_formats  # noqa: PLC0415 - see above
+    from app.cli.clusters.importing import run_import_formats  # noqa: PLC0415 - see above
 
     run_import_formats(as_json=as_json)
 
@@ -301,7 +303,7 @@ def measure(  # noqa: PLR0913 - one argument for each option
     database_url: DatabaseUrl = None,
 ) -> None:
     """Choose the pairs of nodes to measure next, and write nccl-tests scripts that measure them."""
-    from app.cli.measuring import run_measure  # noqa: PLC0415 - see above
+    from app.cli.clusters.measuring import run_measure  # noqa: PLC0415 - see above
 
     run_measure(
         cluster=cluster,
@@ -349,7 +351,7 @@ def calibrate(  # noqa: PLR0913 - one argument for each option
     database_url: DatabaseUrl = None,
 ) -> None:
     """Fit the cost model to own runs, a profile of the own GPU, or both."""
-    from app.cli.calibrating import MeasuredFiles, run_calibrate  # noqa: PLC0415 - see above
+    from app.cli.calibration.calibrating import MeasuredFiles, run_calibrate  # noqa: PLC0415 - see above
 
     run_calibrate(
         MeasuredFiles(runs, framework_files or (), profile, gpu),

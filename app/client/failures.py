@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from app.db.status import ReplanStatus
     from app.documents.health_events import EventDocument
     from app.documents.plan import PlanDocument
-    from app.services.replans import Answer
+    from app.services.decisions.replans import Answer
 
 
 class FailuresOperations(Connection):

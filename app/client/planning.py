@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from app.experts.answer import PlacementAnswer
     from app.experts.rebalancing import RebalanceAnswer, RebalanceRequest
     from app.experts.request import PlacementRequest
-    from app.services.requests import (
+    from app.services.planning.requests import (
         ExperimentsRequest,
         PlanRequest,
         PredictionRequest,

@@ -10,7 +10,7 @@ from app.comparing.launch_arguments import OwnLaunch, has_launch_arguments, read
 from app.comparing.shorthand import is_shorthand, read_shorthand
 from app.documents.configuration import ConfigurationDocument
 from app.exports.readback.megatron import GROUP
-from app.services.predictions import predict_configuration
+from app.services.planning.predictions import predict_configuration
 from cluster_models.errors import InvalidConfiguration, InvalidInput
 from cluster_models.training.comparison import Comparison
 from cluster_models.training.interleaving import micro_batch_group

@@ -164,7 +164,7 @@ class RoutingRow(Owned, Base):
     summary: Mapped[dict[str, Any]]
     """The set as lists show it: workloads without their counts."""
     counts: Mapped[bytes] = mapped_column(LargeBinary, deferred=True)
-    """All counts, packed (``app.services.packed_counts``)."""
+    """All counts, packed (``app.services.experts.packed_counts``)."""
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
 

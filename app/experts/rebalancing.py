@@ -20,7 +20,7 @@ from app.experts.links import Given, check_model, kind_of, rates_of, rule_of
 from app.experts.pace import WEIGHT_BYTES, reading_s, with_tokens
 from app.experts.request import LinkFields, Planned, own_fields, planned_of
 from app.experts.statistics import common_layers
-from app.services.requests import RoutingReference
+from app.services.planning.requests import RoutingReference
 from cluster_models.errors import InvalidInput
 from cluster_models.model.architecture import Architecture
 from cluster_models.routing.counts import RoutedWorkload

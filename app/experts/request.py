@@ -15,7 +15,7 @@ from app.experts.budget import MOST_RANKS, MOST_SLOTS
 from app.experts.following import check_transitions, limits_of
 from app.experts.links import Given, prices_of, terms_of
 from app.experts.wanted import Ask, ChainTerms
-from app.services.requests import ModelReference, RoutingReference
+from app.services.planning.requests import ModelReference, RoutingReference
 from cluster_models.errors import InvalidInput
 from cluster_models.routing.counts import RoutedWorkload
 from solver.experts.dispatch import RouterRule

@@ -12,7 +12,7 @@ from dbos import DBOSClient, EnqueueOptions, WorkflowStatus
 import app.jobs.sqlite_engine  # noqa: F401 - prepares every SQLite connection of the engine
 from app.db.engine import make_engine
 from app.jobs.names import APPLICATION, JobKind
-from app.services.webhook_deliveries import Due
+from app.services.webhooks.webhook_deliveries import Due
 
 OPEN_JOBS: Final = ("ENQUEUED", "PENDING", "DELAYED")
 DONE: Final = "SUCCESS"

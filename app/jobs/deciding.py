@@ -15,8 +15,8 @@ from app.jobs.context import JobContext
 from app.jobs.following import Following
 from app.jobs.patience import for_owner, patiently
 from app.replan_request import ReplanRequest
-from app.services import replan_solves
-from app.services.solves import failure
+from app.services.decisions import replan_solves
+from app.services.planning.solves import failure
 from cluster_models.units import GIB
 
 CRASHED: Final = "crashed"

@@ -21,8 +21,8 @@ import structlog
 
 from app.jobs.context import JobContext
 from app.jobs.patience import patiently
-from app.services import webhook_deliveries
-from app.services.webhook_deliveries import Outcome, Outgoing
+from app.services.webhooks import webhook_deliveries
+from app.services.webhooks.webhook_deliveries import Outcome, Outgoing
 from cluster_models.errors import MeshwrightError
 
 DELIVERED: Final = "delivered"

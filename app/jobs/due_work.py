@@ -18,10 +18,12 @@ from app.db.status import PlanStatus
 from app.db.tables import ClusterRow
 from app.db.tenancy import for_each_owner, for_owner
 from app.jobs.client import DONE, OPEN_JOBS, JobClient
-from app.services import preparations, replan_solves, solves, waking, webhook_deliveries
-from app.services.safe_answers import answer_safely
-from app.services.solves import failure
-from app.services.webhook_deliveries import Due, Outcome
+from app.services.decisions import preparations, replan_solves, waking
+from app.services.decisions.safe_answers import answer_safely
+from app.services.planning import solves
+from app.services.planning.solves import failure
+from app.services.webhooks import webhook_deliveries
+from app.services.webhooks.webhook_deliveries import Due, Outcome
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)

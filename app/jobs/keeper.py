@@ -3,8 +3,8 @@
 The engine's open-source part never notices a dead machine.  Here every worker counts up a row, and every worker
 watches the others' rows with its own clock.  A worker whose row stands still (or whose process is surely gone) is
 struck off; the one who strikes it off queues its jobs again.  A worker that was merely frozen may then solve a
-plan a second time, but only the first result is kept (``app.services.solves``).  What lacks its job (plans, windows
-of replans that ended, messages) is queued in ``app.jobs.due_work``.
+plan a second time, but only the first result is kept (``app.services.planning.solves``).  What lacks its job
+(plans, windows of replans that ended, messages) is queued in ``app.jobs.due_work``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ from app.jobs.client import JobClient, RunningJob
 from app.jobs.context import JobContext
 from app.jobs.names import JobKind
 from app.jobs.process_scope import is_surely_gone
-from app.services import health_events, idempotency, replan_solves, solves, webhook_deliveries, workers
+from app.services import idempotency, workers
+from app.services.decisions import replan_solves
+from app.services.health import health_events
+from app.services.planning import solves
+from app.services.webhooks import webhook_deliveries
 from app.services.workers import Worker
 
 TIDY_EVERY_S: Final = 3600.0

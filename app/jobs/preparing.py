@@ -12,7 +12,7 @@ from app.jobs.child import ChildEnd, Ending, run_child
 from app.jobs.context import JobContext
 from app.jobs.deciding import CRASHED, GONE, child_message
 from app.jobs.patience import ServiceStopping, for_owner, patiently
-from app.services import preparations
+from app.services.decisions import preparations
 
 DONE: Final = "done"
 STOPPED: Final = "stopped"

@@ -23,7 +23,7 @@ from app.jobs.keeper import Keeper
 from app.jobs.names import APPLICATION, APPLICATION_VERSION, FORMER_QUEUES, JobKind
 from app.jobs.process_scope import current_pid_scope
 from app.metrics import Metrics
-from app.services import solves
+from app.services.planning import solves
 from app.settings import Role, Settings
 from cluster_models.errors import MeshwrightError
 

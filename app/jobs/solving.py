@@ -13,8 +13,8 @@ from app.jobs.child import ChildEnd, Ending, run_child
 from app.jobs.context import JobContext
 from app.jobs.following import Following
 from app.jobs.patience import patiently
-from app.services import solves
-from app.services.solves import SolveRequest, failure
+from app.services.planning import solves
+from app.services.planning.solves import SolveRequest, failure
 from cluster_models.units import GIB
 
 CRASHED: Final = "crashed"

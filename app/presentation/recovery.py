@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from app.presentation.figures import NOT_KNOWN, count, plural
-from app.services.health_events import EventRecord
+from app.services.health.health_events import EventRecord
 from cluster_models.health.conditions import OPERATOR, Condition
 from cluster_models.health.events import Entity, EntityKind, HealthState
 from cluster_models.jobs.recovery import Migration, RecoveryAction, StateSource, TimeRange

@@ -7,7 +7,7 @@ from typing import Final
 
 from app.presentation.figures import plural
 from app.presentation.recovery import duration, moment
-from app.services.reliability import CONFIDENCE, KindReliability, Reliability
+from app.services.health.reliability import CONFIDENCE, KindReliability, Reliability
 from cluster_models.health.events import EntityKind
 
 _KINDS: Final[Mapping[EntityKind, str]] = {

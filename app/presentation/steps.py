@@ -7,7 +7,7 @@ from typing import Final
 
 from app.db.status import ReplanStep
 from app.presentation.recovery import moment
-from app.services.replan_steps import StepRecord
+from app.services.decisions.replan_steps import StepRecord
 
 _WORDS: Final[Mapping[ReplanStep, str]] = {
     ReplanStep.APPROVED: "approved",

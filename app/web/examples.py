@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from app.documents.reading import parse_text
-from app.web.form import Typed
+from app.web.planning.form import Typed
 
 _FOLDERS: Final = (Path(__file__).parents[2] / "examples", Path("/usr/share/meshwright/examples"))
 """Beside the packages in a checkout; where the container image puts them."""

@@ -9,29 +9,31 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from app.resources import service_of
-from app.services import clusters, plans, replans
+from app.services.clusters import clusters
+from app.services.decisions import replans
 from app.services.errors import NotFound
-from app.web.audit_pages import router as audit_router
-from app.web.calibration_pages import router as calibration_router
-from app.web.cluster_pages import router as cluster_router
-from app.web.comparison_pages import router as comparison_router
-from app.web.expert_moves_pages import router as moves_router
-from app.web.expert_pages import router as expert_router
-from app.web.failure_pages import router as failure_router
-from app.web.failures import PageRoute
-from app.web.framework_pages import router as framework_router
-from app.web.import_pages import router as import_router
-from app.web.job_pages import router as job_router
-from app.web.measuring_pages import router as measuring_router
-from app.web.plan_pages import router as plan_router
+from app.services.planning import plans
+from app.web.calibration.calibration_pages import router as calibration_router
+from app.web.clusters.cluster_pages import router as cluster_router
+from app.web.clusters.import_pages import router as import_router
+from app.web.clusters.measuring_pages import router as measuring_router
+from app.web.error_pages import PageRoute
+from app.web.experts.expert_moves_pages import router as moves_router
+from app.web.experts.expert_pages import router as expert_router
+from app.web.failures.failure_pages import router as failure_router
+from app.web.failures.job_pages import router as job_router
+from app.web.failures.replan import replan_line
+from app.web.failures.replan_pages import router as replan_router
+from app.web.failures.what_if_pages import router as what_if_router
+from app.web.listing import cluster_line, plan_line
+from app.web.planning.comparison_pages import router as comparison_router
+from app.web.planning.framework_pages import router as framework_router
+from app.web.planning.plan_pages import router as plan_router
+from app.web.planning.serving_plan_pages import router as serving_router
 from app.web.rendering import SECURITY_HEADERS, page
-from app.web.replan_pages import router as replan_router
-from app.web.serving_plan_pages import router as serving_router
-from app.web.sign_in_pages import router as sign_in_router
-from app.web.views.listing import cluster_line, plan_line
-from app.web.views.replan import replan_line
-from app.web.webhook_pages import router as webhook_router
-from app.web.what_if_pages import router as what_if_router
+from app.web.service.audit_pages import router as audit_router
+from app.web.service.sign_in_pages import router as sign_in_router
+from app.web.service.webhook_pages import router as webhook_router
 
 RECENT: Final = 8
 """Plans, clusters and decisions that the start page looks at."""

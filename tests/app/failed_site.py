@@ -13,8 +13,9 @@ from fastapi.testclient import TestClient
 from app.db.engine import transaction
 from app.db.status import ReplanStatus
 from app.resources import Service
-from app.services import occupancy, replans
-from app.services.running_jobs import JobRecord
+from app.services.decisions import replans
+from app.services.running import occupancy
+from app.services.running.running_jobs import JobRecord
 from cluster_models.jobs.recovery import (
     BatchDecision,
     RecoveryAction,

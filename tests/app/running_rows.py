@@ -15,10 +15,12 @@ from app.db.running_tables import OccupiedGpuRow
 from app.documents.cluster import ClusterDocument
 from app.events.reading import ToldEvent
 from app.serialization import jsonable
-from app.services import clusters, occupancy, replan_solves, reports, running_jobs
-from app.services.reports import ReportAnswer
-from app.services.running_jobs import JobRecord
-from app.services.running_plans import PlanSource
+from app.services.clusters import clusters
+from app.services.decisions import replan_solves, reports
+from app.services.decisions.reports import ReportAnswer
+from app.services.running import occupancy, running_jobs
+from app.services.running.running_jobs import JobRecord
+from app.services.running.running_plans import PlanSource
 from cluster_models.health.events import Entity, EntityKind, HealthEvent, HealthState
 from cluster_models.jobs.recovery import BatchDecision, JobDecision, Migration, RecoveryAction
 from cluster_models.jobs.running import RecoveryPolicy

@@ -11,8 +11,8 @@ from fastapi.testclient import TestClient
 
 from app.db.engine import SessionFactory, transaction
 from app.documents.cluster import ClusterDocument
-from app.services import aliases, clusters
-from app.services.aliases import StoredAlias
+from app.services.clusters import aliases, clusters
+from app.services.clusters.aliases import StoredAlias
 from app.settings import Role
 from tests.app.api_client import API, cluster_body, running
 from tests.plans import small_cluster

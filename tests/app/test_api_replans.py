@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from app.db.engine import transaction
 from app.db.tenancy import for_tenant
-from app.services import running_jobs
+from app.services.running import running_jobs
 from app.settings import DEFAULT_TENANT, Role
 from cluster_models.jobs.recovery import RecoveryAction
 from tests.app.api_client import API, running

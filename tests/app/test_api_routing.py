@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from app.services.packed_counts import packed, unpacked
+from app.services.experts.packed_counts import packed, unpacked
 from app.settings import Role
 from cluster_models.routing.counts import RoutedWorkload
 from tests.app.api_client import API, running

@@ -11,8 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.db.engine import transaction
-from app.services import webhook_deliveries
-from app.services.webhook_deliveries import RETRY_AFTER_S, Outcome
+from app.services.webhooks import webhook_deliveries
+from app.services.webhooks.webhook_deliveries import RETRY_AFTER_S, Outcome
 from app.settings import Role
 from tests.app.api_client import API, running
 from tests.app.failure_bodies import failed, store_site

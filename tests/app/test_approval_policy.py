@@ -14,9 +14,11 @@ from app.db.engine import SessionFactory, transaction
 from app.db.status import ReplanStatus
 from app.db.webhook_tables import WebhookDeliveryRow
 from app.serialization import jsonable
-from app.services import occupancy, replan_settings, replan_solves, replans, webhooks
-from app.services.replan_settings import ReplanSettings
-from app.services.replans import ReplanRecord
+from app.services.decisions import replan_settings, replan_solves, replans
+from app.services.decisions.replan_settings import ReplanSettings
+from app.services.decisions.replans import ReplanRecord
+from app.services.running import occupancy
+from app.services.webhooks import webhooks
 from cluster_models.errors import InvalidInput
 from cluster_models.health.events import HealthState
 from cluster_models.jobs.recovery import BatchDecision, RecoveryAction

@@ -9,10 +9,11 @@ import pytest
 from app.db.engine import SessionFactory, transaction
 from app.db.status import ReplanStatus
 from app.serialization import jsonable
-from app.services import replan_solves, replans, running_jobs
+from app.services.decisions import replan_solves, replans
+from app.services.decisions.replans import Answer
+from app.services.decisions.safe_answers import answer_safely
 from app.services.errors import WrongStatus
-from app.services.replans import Answer
-from app.services.safe_answers import answer_safely
+from app.services.running import running_jobs
 from cluster_models.jobs.recovery import RecoveryAction
 from tests.app.running_rows import (
     CLUSTER,

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
+from app.cli.clusters.import_answers import read_answers
+from app.cli.clusters.import_files import read_files
 from app.cli.files import write_text
-from app.cli.import_answers import read_answers
-from app.cli.import_files import read_files
 from cluster_models.errors import InvalidInput
 from tests.app.cli_imports import NICS, SWITCHES, WIRING, plain, run, write_logs
 from tests.readers.nccl_logs import log
@@ -58,8 +58,8 @@ def test_a_file_that_is_too_large_is_not_read(
     logs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is refused by itself; archives may be larger than text."""
-    monkeypatch.setattr("app.cli.import_files.MAX_TEXT_BYTES", 100_000)
-    monkeypatch.setattr("app.cli.import_files.MOST_UNPACKED_BYTES", 200_000)
+    monkeypatch.setattr("app.cli.clusters.import_files.MAX_TEXT_BYTES", 100_000)
+    monkeypatch.setattr("app.cli.clusters.import_files.MOST_UNPACKED_BYTES", 200_000)
     Path("big.log").write_bytes(b"x\n" * 60_000)
     Path("big.zip").write_bytes(b"PK\x03\x04" + bytes(150_000))
     Path("huge.zip").write_bytes(b"PK\x03\x04" + bytes(250_000))
@@ -69,7 +69,7 @@ def test_a_file_that_is_too_large_is_not_read(
     code, out, _ = run(capsys, "big.log", "logs", *NICS)
     assert code == 0
     assert "big.log: is larger than" in out
-    monkeypatch.setattr("app.cli.import_files.MOST_BYTES", 1_000)
+    monkeypatch.setattr("app.cli.clusters.import_files.MOST_BYTES", 1_000)
     code, _, err = run(capsys, "logs")
     assert code == 2
     assert "import them in several parts" in err
@@ -95,7 +95,7 @@ def test_an_unreadable_file_is_refused_and_the_rest_is_read(
             raise PermissionError(13, "Permission denied")
         return Path(path).read_bytes()
 
-    monkeypatch.setattr("app.cli.import_files._content", read)
+    monkeypatch.setattr("app.cli.clusters.import_files._content", read)
     code, out, _ = run(capsys, "logs", *NICS)
     assert code == 0
     assert "nccl_n1_n2.log: cannot be read: Permission denied" in out
@@ -117,7 +117,7 @@ def test_folders_are_walked_without_what_is_hidden(logs: Path, monkeypatch: pyte
     (logs / "empty").mkdir()
     with pytest.raises(InvalidInput, match="is a folder without files"):
         read_files(["logs/empty"])
-    monkeypatch.setattr("app.cli.import_files.MOST_FILES", 3)
+    monkeypatch.setattr("app.cli.clusters.import_files.MOST_FILES", 3)
     with pytest.raises(InvalidInput, match="holds more than 3 files"):
         read_files(["logs"])
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
-from app.cli.measuring import SHOWN_PAIRS
+from app.cli.clusters.measuring import SHOWN_PAIRS
 from app.documents.plan import PlanDocument
 from readers.frame.host_lists import expand
 from tests.app.command_files import CLUSTER

@@ -39,7 +39,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return seen["result"]  # type: ignore[no-any-return]  # what a test put in
 
     monkeypatch.setattr(solver.search, "plan", search)
-    monkeypatch.setattr("app.cli.planning.check_plan", lambda *_: seen["violations"])
+    monkeypatch.setattr("app.cli.planning.planning.check_plan", lambda *_: seen["violations"])
     return seen
 
 
@@ -253,7 +253,7 @@ def test_interrupt_ends_the_search_with_its_best(
         return small_plan()
 
     monkeypatch.setattr(solver.search, "plan", search)
-    monkeypatch.setattr("app.cli.planning.check_plan", lambda *_: ())
+    monkeypatch.setattr("app.cli.planning.planning.check_plan", lambda *_: ())
     assert main(["plan", *files, "--json"]) == 130
     assert asked == [False, True]
     assert plan_from_text(capsys.readouterr().out) == small_plan()

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.cli import main
-from app.cli.failure_options import ToldFailures, reported
+from app.cli.failures.failure_options import ToldFailures, reported
+from app.cli.failures.replan_options import seconds_of
 from app.cli.files import read_calibration
-from app.cli.replan_options import seconds_of
 from app.documents.plan import PlanDocument, plan_from_text
 from cluster_models.errors import InvalidInput
 from cluster_models.health.events import EntityKind, HealthState

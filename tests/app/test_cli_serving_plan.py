@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.cli import main
-from app.cli.serving_plan_view import MOST_POINTS, shown_points
+from app.cli.planning.serving_plan_view import MOST_POINTS, shown_points
 from app.documents.serving_plan import any_plan_from_text
 from app.presentation.serving_tables import FrontRow, front_rows
 from cluster_models.errors import SolverFailed
@@ -47,8 +47,8 @@ def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             raise seen["result"]
         return seen["result"]  # type: ignore[no-any-return]  # what a test put in
 
-    monkeypatch.setattr("app.cli.serving_planning.plan_serving", plan)
-    monkeypatch.setattr("app.cli.serving_planning.check_serving_plan", lambda *_: seen["violations"])
+    monkeypatch.setattr("app.cli.planning.serving_planning.plan_serving", plan)
+    monkeypatch.setattr("app.cli.planning.serving_planning.check_serving_plan", lambda *_: seen["violations"])
     return seen
 
 

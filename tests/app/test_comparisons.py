@@ -20,8 +20,9 @@ from app.documents.configuration import ConfigurationDocument, DegreesDocument
 from app.documents.plan import PlanDocument
 from app.resources import Service
 from app.serialization import jsonable, make_snapshot
-from app.services import plans, snapshots, solves
-from app.services.predictions import predict_configuration
+from app.services.clusters import snapshots
+from app.services.planning import plans, solves
+from app.services.planning.predictions import predict_configuration
 from cluster_models.training.plan import Plan
 from cluster_models.training.workload import Recompute
 from solver.problem import PlanningProblem, SearchOptions

@@ -11,12 +11,14 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session
 
-from app.cli.failure_options import ToldFailures
+from app.cli.failures.failure_options import ToldFailures
 from app.db.engine import SessionFactory, transaction
 from app.db.status import ReplanStatus
 from app.events.reading import ToldEvent
-from app.services import health_events, occupancy, replan_settings, replans, waking
-from app.services.replan_settings import ReplanSettings
+from app.services.decisions import replan_settings, replans, waking
+from app.services.decisions.replan_settings import ReplanSettings
+from app.services.health import health_events
+from app.services.running import occupancy
 from app.settings import Role
 from cluster_models.errors import InvalidInput
 from cluster_models.health.events import HealthState

@@ -21,8 +21,8 @@ from app.documents.workload import WorkloadDocument
 from app.presentation.switches import shared_uplinks
 from app.serialization import jsonable, load, snapshot_id
 from app.settings import Role
-from app.web.form import at_fields, blank, filled, workload_data
-from app.web.placement_form import placement_data, placement_filled
+from app.web.planning.form import at_fields, blank, filled, workload_data
+from app.web.planning.placement_form import placement_data, placement_filled
 from cluster_models.cluster.switches import Figure, Switch
 from cluster_models.cluster.topology import Cluster
 from cluster_models.errors import InvalidCluster, InvalidInput

@@ -25,7 +25,8 @@ from app.jobs.names import JobKind
 from app.jobs.process_scope import current_pid_scope, is_surely_gone
 from app.jobs.runtime import DataFolderInUse, JobRuntime, lock_data_folder
 from app.metrics import Metrics, make_metrics
-from app.services import solves, workers
+from app.services import workers
+from app.services.planning import solves
 from app.settings import Settings
 from tests.app import stand_in_solver
 from tests.app.plan_rows import add_plan, read_plan, wait_for_end, wait_until

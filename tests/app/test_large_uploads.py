@@ -11,8 +11,9 @@ import pytest
 from app.db.engine import SessionFactory, transaction
 from app.documents.measurements import MeasurementsDocument
 from app.documents.reading import read_document
-from app.services import clusters, measurements, snapshots, workers
-from app.services.clusters import NodeChange
+from app.services import workers
+from app.services.clusters import clusters, measurements, snapshots
+from app.services.clusters.clusters import NodeChange
 from app.settings import Role
 from cluster_models.cluster.topology import NodeState
 from tests.app.api_client import API, cluster_body, running

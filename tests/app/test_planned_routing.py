@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.cli import main
-from app.cli.plan_view import plan_view
+from app.cli.planning.plan_view import plan_view
 from app.cli.terminal import console
 from app.documents.model import ModelDocument
 from app.documents.plan import PlanDocument, plan_from_text

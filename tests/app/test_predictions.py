@@ -8,7 +8,7 @@ import pytest
 
 from app.documents.configuration import ConfigurationDocument, DegreesDocument
 from app.serialization import make_snapshot
-from app.services.predictions import predict_configuration
+from app.services.planning.predictions import predict_configuration
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.training.frameworks import framework
 from solver.degrees.layout import filled_stages

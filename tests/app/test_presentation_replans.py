@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.presentation.replans import explanation
-from app.services.replan_answers import summary_of
+from app.services.decisions.replan_answers import summary_of
 from cluster_models.jobs.recovery import RecoveryAction
 from cluster_models.training.plan import StopReason
 from solver.replanning.safe import safe_answer

@@ -128,7 +128,7 @@ def test_a_breakage_tells_nothing_of_the_inside(client: TestClient, monkeypatch:
     def breaks(*_args: object, **_more: object) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr("app.services.clusters.list_clusters", breaks)
+    monkeypatch.setattr("app.services.clusters.clusters.list_clusters", breaks)
     with capture_logs() as logged:
         answer = client.get(CLUSTERS, headers={"X-Request-Id": "mine-1"})
     assert [str(event["exc_info"]) for event in logged if event["log_level"] == "error"] == ["secret"]
@@ -146,7 +146,7 @@ def test_a_database_that_is_away_is_told_from_a_breakage(
     def away(*_args: object, **_more: object) -> None:
         raise OperationalError("SELECT 1", {}, Exception("connection refused"))
 
-    monkeypatch.setattr("app.services.clusters.list_clusters", away)
+    monkeypatch.setattr("app.services.clusters.clusters.list_clusters", away)
     answer = client.get(CLUSTERS)
     assert (answer.status_code, answer.json()["type"]) == (503, "/problems/not-ready")
     assert "refused" not in answer.text

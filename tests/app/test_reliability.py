@@ -11,7 +11,7 @@ import pytest
 from app.db.engine import SessionFactory, transaction
 from app.db.tables import ClusterRow
 from app.presentation.reliability import reliability_figures
-from app.services.reliability import measure_reliability, poisson_interval
+from app.services.health.reliability import measure_reliability, poisson_interval
 from app.settings import Role
 from cluster_models.health.events import EntityKind, HealthState
 from tests.app.api_client import running

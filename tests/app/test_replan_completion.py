@@ -12,18 +12,12 @@ from sqlalchemy.orm import Session
 from app.db.engine import SessionFactory, transaction
 from app.db.status import JobStanding, ReplanStatus, ReplanStep, RunningPlanStatus
 from app.db.webhook_tables import WebhookDeliveryRow
-from app.services import (
-    occupancy,
-    replan_completion,
-    replan_solves,
-    replans,
-    running_jobs,
-    running_plans,
-    webhooks,
-)
+from app.services.decisions import replan_completion, replan_solves, replans
+from app.services.decisions.replan_steps import NOBODY, Actor
 from app.services.errors import NotFound, WrongStatus
-from app.services.replan_steps import NOBODY, Actor
-from app.services.running_jobs import JobRecord
+from app.services.running import occupancy, running_jobs, running_plans
+from app.services.running.running_jobs import JobRecord
+from app.services.webhooks import webhooks
 from cluster_models.jobs.recovery import RecoveryAction
 from tests.app.running_rows import (
     CLUSTER,

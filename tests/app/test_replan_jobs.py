@@ -21,8 +21,9 @@ from app.db.status import ReplanStatus
 from app.jobs.runtime import JobRuntime
 from app.metrics import make_metrics
 from app.serialization import jsonable, load
-from app.services import occupancy, preparations, replan_solves, replan_views, replans, reports
-from app.services.replans import Answer, ReplanRecord
+from app.services.decisions import preparations, replan_solves, replan_views, replans, reports
+from app.services.decisions.replans import Answer, ReplanRecord
+from app.services.running import occupancy
 from app.settings import REPLAN_COMMAND, Role, Settings
 from cluster_models.jobs.recovery import RecoveryAction
 from cluster_models.jobs.running import RecoveryPolicy

@@ -13,9 +13,7 @@ from app.db.engine import SessionFactory, transaction
 from app.db.status import JobStanding, ReplanStatus, RunningPlanStatus
 from app.db.webhook_tables import WebhookDeliveryRow
 from app.serialization import jsonable
-from app.services import (
-    health_events,
-    occupancy,
+from app.services.decisions import (
     preparations,
     replan_problems,
     replan_rows,
@@ -24,18 +22,18 @@ from app.services import (
     replan_views,
     replans,
     reports,
-    running_jobs,
-    running_plans,
     safe_answers,
     waking,
-    webhooks,
 )
+from app.services.decisions.replan_settings import ReplanSettings
+from app.services.decisions.replans import Answer
+from app.services.decisions.safe_answers import answer_safely
 from app.services.errors import GpusTaken, NotFound, WrongStatus
-from app.services.replan_settings import ReplanSettings
-from app.services.replans import Answer
-from app.services.running_plans import PlanSource
-from app.services.safe_answers import answer_safely
-from app.services.webhooks import EventType
+from app.services.health import health_events
+from app.services.running import occupancy, running_jobs, running_plans
+from app.services.running.running_plans import PlanSource
+from app.services.webhooks import webhooks
+from app.services.webhooks.webhooks import EventType
 from cluster_models.health.events import HealthState
 from cluster_models.jobs.recovery import RecoveryAction
 from tests.app.running_rows import (

@@ -11,10 +11,12 @@ from app.db.engine import SessionFactory, transaction
 from app.db.status import ReplanStatus
 from app.events.reading import ToldEvent
 from app.serialization import jsonable
-from app.services import health_events, occupancy, replan_settings, replan_solves, replans, reports, waking
+from app.services.decisions import replan_settings, replan_solves, replans, reports, waking
+from app.services.decisions.replan_settings import ReplanSettings
 from app.services.errors import Conflict, IdempotencyKeyReused
-from app.services.replan_settings import ReplanSettings
-from app.services.running_jobs import JobRecord
+from app.services.health import health_events
+from app.services.running import occupancy
+from app.services.running.running_jobs import JobRecord
 from cluster_models.errors import InvalidInput
 from cluster_models.health.events import EntityKind, HealthState
 from cluster_models.jobs.recovery import RecoveryAction

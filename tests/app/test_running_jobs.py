@@ -16,19 +16,13 @@ from app.db.running_tables import OccupiedGpuRow, RunningJobRow
 from app.db.status import JobStanding, RunningPlanStatus
 from app.documents.cluster import ClusterDocument
 from app.serialization import jsonable
-from app.services import (
-    clusters,
-    live_clusters,
-    occupancy,
-    planning_problems,
-    running_jobs,
-    running_plans,
-    snapshots,
-)
+from app.services.clusters import clusters, live_clusters, snapshots
 from app.services.errors import GpusTaken, NameTaken, NotFound, WrongStatus
-from app.services.occupancy import Gpus
-from app.services.requests import PlanRequest
-from app.services.running_plans import PlanSource
+from app.services.planning import planning_problems
+from app.services.planning.requests import PlanRequest
+from app.services.running import occupancy, running_jobs, running_plans
+from app.services.running.occupancy import Gpus
+from app.services.running.running_plans import PlanSource
 from cluster_models.cluster.topology import Cluster
 from cluster_models.errors import InvalidCluster
 from cluster_models.health.events import EntityKind, HealthState

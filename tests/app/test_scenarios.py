@@ -15,10 +15,13 @@ from app.db.status import ReplanStatus
 from app.db.webhook_tables import WebhookDeliveryRow
 from app.events.reading import ToldEvent
 from app.serialization import jsonable
-from app.services import health_events, occupancy, replan_solves, replans, reports, webhooks
+from app.services.decisions import replan_solves, replans, reports
+from app.services.decisions.safe_answers import answer_safely
 from app.services.errors import WrongStatus
-from app.services.running_jobs import JobRecord
-from app.services.safe_answers import answer_safely
+from app.services.health import health_events
+from app.services.running import occupancy
+from app.services.running.running_jobs import JobRecord
+from app.services.webhooks import webhooks
 from cluster_models.cluster.topology import NodeState
 from cluster_models.health.conditions import HYSTERESIS_S
 from cluster_models.health.events import EntityKind, HealthState

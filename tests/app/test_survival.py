@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from app.cli.plan_view import plan_view
+from app.cli.planning.plan_view import plan_view
 from app.documents.plan import PlanDocument, plan_from_text
 from app.documents.reading import problems_of
 from app.presentation.survival import survival_sentences
-from app.web.form import at_fields, blank, workload_data
+from app.web.planning.form import at_fields, blank, workload_data
 from cluster_models.errors import InvalidWorkload
 from cluster_models.training.failure_domains import FailureDomainLosses
 from cluster_models.training.plan import Plan

@@ -19,10 +19,10 @@ from app.db.engine import transaction
 from app.db.replan_tables import HealthEventRow, ReplanRow
 from app.presentation.recovery import ACTIONS
 from app.resources import Service
-from app.services import replan_settings
-from app.services.replan_settings import ReplanSettings
-from app.services.replan_views import AnswerView
-from app.web.views.decision import MOST_CARDS, decision_view
+from app.services.decisions import replan_settings
+from app.services.decisions.replan_settings import ReplanSettings
+from app.services.decisions.replan_views import AnswerView
+from app.web.failures.decision import MOST_CARDS, decision_view
 from cluster_models.jobs.recovery import (
     BatchDecision,
     ConsideredAction,

@@ -15,7 +15,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.settings import Role
-from app.web.views.layer_balance import LayerPair, layer_drawing
+from app.web.experts.layer_balance import LayerPair, layer_drawing
 from tests.app.api_client import API, running
 from tests.routing_counts import dump, in_full, sent, skewed
 

@@ -19,7 +19,7 @@ from app.exports.contract import Export, why_not
 from app.exports.launch_value import launch_of
 from app.exports.options import DEFAULTS, Options, options_of
 from app.exports.registry import EXPORTS
-from app.web.views.exports import TAKEN, exports_of, given_options
+from app.web.planning.exports import TAKEN, exports_of, given_options
 from tests.app.api_client import API, cluster_body, ended, plan_body, running
 from tests.app.exports.plans import PLANS
 from tests.plans import small_cluster, small_plan

@@ -16,11 +16,14 @@ from app.db.engine import transaction
 from app.db.replan_tables import EventSourceRow, HealthEventRow
 from app.db.webhook_tables import WebhookDeliveryRow, WebhookEndpointRow
 from app.resources import Service
-from app.services import aliases, occupancy, replan_settings, replans, webhook_deliveries, webhooks
-from app.services.replan_settings import ReplanSettings
-from app.services.webhook_deliveries import Outcome
-from app.services.webhooks import EventType
-from app.web.failure_forms import filled_settings, settings_of
+from app.services.clusters import aliases
+from app.services.decisions import replan_settings, replans
+from app.services.decisions.replan_settings import ReplanSettings
+from app.services.running import occupancy
+from app.services.webhooks import webhook_deliveries, webhooks
+from app.services.webhooks.webhook_deliveries import Outcome
+from app.services.webhooks.webhooks import EventType
+from app.web.failures.failure_forms import filled_settings, settings_of
 from cluster_models.health.events import EntityKind, HealthState
 from cluster_models.jobs.recovery import RecoveryAction
 from tests.app.running_rows import CLUSTER, START, add_cluster, add_job, report

@@ -10,7 +10,7 @@ from starlette.datastructures import FormData
 from app.documents.framework import settings_of
 from app.documents.reading import FieldProblem, problems_of, read_document
 from app.documents.workload import WorkloadDocument
-from app.web.form import at_fields, blank, degrees_in_use, filled, options_data, typed, workload_data
+from app.web.planning.form import at_fields, blank, degrees_in_use, filled, options_data, typed, workload_data
 from cluster_models.errors import InvalidInput
 from cluster_models.training.frameworks import (
     AttentionKernels,

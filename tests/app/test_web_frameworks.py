@@ -15,7 +15,8 @@ from app.documents.calibration import CalibrationDocument
 from app.documents.framework import FrameworkDescription
 from app.documents.reading import parse_text, read_document
 from app.resources import Service
-from app.services import calibrations, plans
+from app.services.calibration import calibrations
+from app.services.planning import plans
 from cluster_models.training.frameworks import frameworks
 from cluster_models.training.workload import TrainingWorkload
 from tests.app.calibration_bodies import calibration_document

@@ -18,10 +18,12 @@ from app.db.status import JobStanding, PlanStatus, RunningPlanStatus
 from app.documents.cluster import ClusterDocument
 from app.resources import Service
 from app.serialization import jsonable
-from app.services import clusters, occupancy, plans, running_jobs, running_plans, snapshots, solves
-from app.services.running_jobs import JobRecord
-from app.web import recovery_form
-from app.web.form import FormProblem
+from app.services.clusters import clusters, snapshots
+from app.services.planning import plans, solves
+from app.services.running import occupancy, running_jobs, running_plans
+from app.services.running.running_jobs import JobRecord
+from app.web.failures import recovery_form
+from app.web.planning.form import FormProblem
 from cluster_models.jobs.running import RecoveryPolicy
 from solver.problem import PlanningProblem, SearchOptions
 from tests.app.running_rows import CLUSTER, add_cluster, add_job

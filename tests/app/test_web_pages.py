@@ -19,10 +19,11 @@ from app.main import create_app
 from app.metrics import make_metrics
 from app.resources import Service
 from app.serialization import jsonable
-from app.services import plans, snapshots, solves
+from app.services.clusters import snapshots
+from app.services.planning import plans, solves
 from app.settings import Settings
 from app.trusted_requests import TrustedRequests
-from app.web.form import label
+from app.web.planning.form import label
 from app.web.routes import router
 from solver.problem import PlanningProblem, Progress, SearchOptions
 from tests.databases import begin_at_newest

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from app.presentation.crossings import crossing_sentence, crossing_stages, places
 from app.presentation.plan_lead import lead_sentence
-from app.web.views.rack_map import rack_map
-from app.web.views.stage_times import stage_times
-from app.web.views.step_axis import step_axis
-from app.web.views.waterfall import waterfall
+from app.web.planning.rack_map import rack_map
+from app.web.planning.stage_times import stage_times
+from app.web.planning.step_axis import step_axis
+from app.web.planning.waterfall import waterfall
 from cluster_models.training.plan import StageTime, TimeBreakdown
 from cluster_models.training.workload import Objective
 from tests.plans import small_cluster, small_plan, small_workload

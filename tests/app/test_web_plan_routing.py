@@ -13,9 +13,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.documents.model import ModelDocument
-from app.services import plans
-from app.web.form import blank
-from app.web.workload_weights import weight_lines, weights_of
+from app.services.planning import plans
+from app.web.experts.workload_weights import weight_lines, weights_of
+from app.web.planning.form import blank
 from cluster_models.errors import InvalidInput
 from tests.app.api_client import API, cluster_body, running
 from tests.solver.problems import SPARSE

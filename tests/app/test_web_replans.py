@@ -13,9 +13,10 @@ import pytest
 from app.db.engine import transaction
 from app.db.replan_tables import ReplanRow
 from app.db.status import ReplanStatus
-from app.services import occupancy, replan_settings, replan_solves, replans
-from app.services.replan_settings import ReplanSettings
-from app.services.safe_answers import answer_safely
+from app.services.decisions import replan_settings, replan_solves, replans
+from app.services.decisions.replan_settings import ReplanSettings
+from app.services.decisions.safe_answers import answer_safely
+from app.services.running import occupancy
 from cluster_models.health.events import HealthState
 from tests.app.failed_site import Failed, failed_site
 from tests.app.running_rows import CLUSTER, START, report

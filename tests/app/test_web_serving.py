@@ -14,8 +14,14 @@ from starlette.datastructures import FormData
 from app.documents.reading import problems_of, read_document
 from app.documents.serving import ServingWorkloadDocument
 from app.serialization import jsonable
-from app.web.form import typed
-from app.web.serving_form import at_serving_fields, blank_serving, filled_serving, serving_request, workload_data
+from app.web.planning.form import typed
+from app.web.planning.serving_form import (
+    at_serving_fields,
+    blank_serving,
+    filled_serving,
+    serving_request,
+    workload_data,
+)
 from cluster_models.errors import InvalidInput
 from cluster_models.serving.goal import ServingGoal, ServingMode, ServingObjective
 from cluster_models.serving.workload import CacheFormat, Speculation, WeightFormat

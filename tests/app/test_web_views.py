@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from app.cli.plan_view import plan_view
+from app.cli.planning.plan_view import plan_view
 from app.documents.plan import PlanDocument
 from app.presentation.configuration import degrees, settings
 from app.presentation.costs import memory_rows, time_rows
@@ -21,15 +21,15 @@ from app.presentation.links import by_place, shown_flows
 from app.presentation.plan import headline, plan_report
 from app.presentation.proof import proof
 from app.serialization import make_snapshot
-from app.web.views.bandwidth import Colour, Known, MapChoice, heat_map, links_between
-from app.web.views.drawing import round_steps
-from app.web.views.leaf_map import leaf_map
-from app.web.views.memory import memory_bars
-from app.web.views.node_groups import NodeGroup, node_groups
-from app.web.views.schedule import MOST_BOXES, Window, schedule
-from app.web.views.seats import HUES, layer_spans, seat_grid
-from app.web.views.shades import SHADES, rate_scale
-from app.web.views.step_time import time_bar
+from app.web.clusters.bandwidth import Colour, Known, MapChoice, heat_map, links_between
+from app.web.clusters.leaf_map import leaf_map
+from app.web.clusters.node_groups import NodeGroup, node_groups
+from app.web.drawing import round_steps
+from app.web.planning.memory import memory_bars
+from app.web.planning.schedule import MOST_BOXES, Window, schedule
+from app.web.planning.seats import HUES, layer_spans, seat_grid
+from app.web.planning.step_time import time_bar
+from app.web.shades import SHADES, rate_scale
 from cluster_models.cluster.measurements import Direction
 from cluster_models.links.model import effective_links
 from cluster_models.training.placement_rules import PlacementRules, RankGroup, Spares, Spread

@@ -23,10 +23,11 @@ from app.jobs.client import JobClient
 from app.jobs.delivering import AddressNotAllowed, allowed_addresses, is_allowed, send
 from app.jobs.runtime import DELIVERIES_OF_ONE_ENDPOINT, JobRuntime
 from app.metrics import make_metrics
-from app.services import event_sources, webhook_deliveries, webhooks
 from app.services.errors import NameTaken, NotAuthentic
-from app.services.webhook_deliveries import RETRY_AFTER_S, Outcome, Outgoing
-from app.services.webhooks import EventType
+from app.services.health import event_sources
+from app.services.webhooks import webhook_deliveries, webhooks
+from app.services.webhooks.webhook_deliveries import RETRY_AFTER_S, Outcome, Outgoing
+from app.services.webhooks.webhooks import EventType
 from app.settings import Settings
 from cluster_models.errors import InvalidInput
 from tests.app.plan_rows import wait_until

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
-from app.cli.cluster_text import cluster_text
+from app.cli.clusters.cluster_text import cluster_text
 from app.imports.report import answer_of
 from cluster_models.cluster.measurements import SampleStatus
 from readers.proposal.values import Answers, Proposal

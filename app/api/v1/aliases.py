@@ -12,8 +12,8 @@ from app.api.v1.parameters import ClusterPath, ExpectedVersion, ServiceDep
 from app.db.engine import transaction
 from app.documents.long_lists import long_list
 from app.documents.reading import Document, Text
-from app.services import aliases
-from app.services.aliases import StoredAlias
+from app.services.clusters import aliases
+from app.services.clusters.aliases import StoredAlias
 from readers.frame.facts import NameKind
 
 MOST_ALIASES = 50_000

@@ -19,9 +19,10 @@ from app.documents.hardware_profile import HardwareProfileDocument
 from app.documents.reading import NAME, Document, Text
 from app.documents.values import Computed, ValueAnswer
 from app.profiler.script import SCRIPT_NAME, script_text
-from app.services import calibrations, idempotency
-from app.services.calibrations import CalibrationRecord, StoredCalibration
-from app.services.new_calibrations import document_of
+from app.services import idempotency
+from app.services.calibration import calibrations
+from app.services.calibration.calibrations import CalibrationRecord, StoredCalibration
+from app.services.calibration.new_calibrations import document_of
 
 router = APIRouter(tags=["calibrations"], route_class=BodyRoute)
 script_router = APIRouter(tags=["calibrations"])

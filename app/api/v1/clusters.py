@@ -23,8 +23,9 @@ from app.db.engine import transaction
 from app.documents.cluster import ClusterDocument
 from app.documents.nodes import GpusInUse, Labels, NodeDocument, Slowdown
 from app.documents.reading import Document
-from app.services import clusters, idempotency
-from app.services.clusters import NodeChange
+from app.services import idempotency
+from app.services.clusters import clusters
+from app.services.clusters.clusters import NodeChange
 from cluster_models.cluster.topology import NodeState
 
 router = APIRouter(tags=["clusters"], route_class=BodyRoute)

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import ServiceDep
 from app.comparing.documents import ComparisonDocument, ComparisonRequest
-from app.services.comparisons import compare_stored
+from app.services.planning.comparisons import compare_stored
 
 router = APIRouter(tags=["comparisons"], route_class=BodyRoute)
 

@@ -13,8 +13,10 @@ from app.api.v1.parameters import ClusterPath, IdempotencyKey, ServiceDep
 from app.api.v1.webhook_bodies import EventSourceDocument
 from app.db.engine import transaction
 from app.events.registry import adapter_named
-from app.services import clusters, event_sources, idempotency
-from app.services.event_sources import NewEventSource
+from app.services import idempotency
+from app.services.clusters import clusters
+from app.services.health import event_sources
+from app.services.health.event_sources import NewEventSource
 
 router = APIRouter(tags=["failures"], route_class=BodyRoute)
 

@@ -23,10 +23,10 @@ from app.documents.health_events import EventsBody
 from app.events.reading import Adapter, ReportedEvent
 from app.events.registry import ADAPTERS, adapter_named
 from app.resources import Service
-from app.services import health_events, incoming_reports, reliability
+from app.services.decisions.reports import ReportAnswer
 from app.services.errors import NotFound
 from app.services.field_paths import errors_under
-from app.services.reports import ReportAnswer
+from app.services.health import health_events, incoming_reports, reliability
 
 router = APIRouter(tags=["failures"], route_class=BodyRoute)
 

@@ -8,9 +8,9 @@ from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import ServiceDep
 from app.db.engine import transaction
 from app.documents.experiments import ExperimentsDocument
-from app.services.experiments import experiments_for
-from app.services.planning_problems import make_problem
-from app.services.requests import ExperimentsRequest
+from app.services.calibration.experiments import experiments_for
+from app.services.planning.planning_problems import make_problem
+from app.services.planning.requests import ExperimentsRequest
 
 router = APIRouter(tags=["calibrations"], route_class=BodyRoute)
 

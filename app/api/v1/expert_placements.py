@@ -14,8 +14,8 @@ from app.experts.answer import ExpertMapDocument, PlacementAnswer
 from app.experts.exporting import FORMATS, archive_of, check_groups, model_layers_of
 from app.experts.rebalancing import RebalanceAnswer, RebalanceRequest
 from app.experts.request import PlacementRequest
-from app.services import expert_placements
-from app.services.requests import ModelReference
+from app.services.experts import expert_placements
+from app.services.planning.requests import ModelReference
 from cluster_models.errors import InvalidInput
 
 router = APIRouter(tags=["experts"], route_class=BodyRoute)

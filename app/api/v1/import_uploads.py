@@ -17,7 +17,7 @@ from app.documents.reading import Document, Flag, Text, read_document
 from app.documents.text import parse_json
 from app.imports.answers import AnswersDocument
 from app.imports.sources import SentFile
-from app.services.imports import ImportRequest
+from app.services.clusters.imports import ImportRequest
 from cluster_models.errors import InvalidInput
 from cluster_models.units import MIB
 

@@ -16,8 +16,9 @@ from app.documents.reading import InvalidDocument
 from app.documents.values import Holds, ValueAnswer
 from app.imports.report import answer_of
 from app.imports.report_answers import ImportAnswer
-from app.services import idempotency, imports
-from app.services.imports import ImportOutcome
+from app.services import idempotency
+from app.services.clusters import imports
+from app.services.clusters.imports import ImportOutcome
 from readers.frame.reading import Format
 from readers.registry import FORMATS
 

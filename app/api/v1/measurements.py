@@ -22,8 +22,9 @@ from app.api.v1.parameters import (
 from app.db.engine import transaction
 from app.documents.cluster import ClusterDocument
 from app.documents.measurements import MeasurementDocument, MeasurementsDocument
-from app.services import clusters, idempotency, measurements, snapshots
-from app.services.measurements import MeasurementFilter
+from app.services import idempotency
+from app.services.clusters import clusters, measurements, snapshots
+from app.services.clusters.measurements import MeasurementFilter
 from cluster_models.cluster.measurements import SampleStatus
 from cluster_models.links.suspicions import suspicions
 

@@ -13,8 +13,8 @@ from app.documents.reading import Count, Document, Line, Positive, Text
 from app.documents.values import Computed, Given, Holds, ValueAnswer
 from app.exports.contract import ExportFile
 from app.exports.options import options_of
-from app.services import measuring
-from app.services.measuring import Launcher
+from app.services.clusters import measuring
+from app.services.clusters.measuring import Launcher
 from cluster_models.cluster.measurements import Collective
 from solver.measuring.choose import MeasuringPlan, Wanted
 from solver.measuring.sizes import Trial

@@ -15,9 +15,10 @@ from app.documents.architecture import ArchitectureDocument
 from app.documents.gpu_kinds import GpuKindDocument
 from app.documents.reading import Document, Text
 from app.documents.values import Computed, Given, ValueAnswer
-from app.services import idempotency, models
-from app.services.models import ModelRecord
-from app.services.requests import ModelReference
+from app.services import idempotency
+from app.services.planning import models
+from app.services.planning.models import ModelRecord
+from app.services.planning.requests import ModelReference
 from cluster_models.cluster.catalogue import gpu_kinds
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.catalogue import catalogue_models

@@ -9,8 +9,9 @@ from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import ClusterPath, ExpectedTag, ServiceDep, content_tag
 from app.api.v1.replan_bodies import SpareNodesDocument
 from app.db.engine import transaction
-from app.services import clusters, occupancy
+from app.services.clusters import clusters
 from app.services.preconditions import check_tag
+from app.services.running import occupancy
 
 router = APIRouter(tags=["jobs"], route_class=BodyRoute)
 

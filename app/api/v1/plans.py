@@ -22,11 +22,11 @@ from app.documents.plan import result_document
 from app.documents.plan_parts import TimelineEventDocument
 from app.documents.serving_plan import serving_document
 from app.exports.registry import EXPORTS
-from app.services import plans, serving_plans
 from app.services.errors import NotFound
-from app.services.plans import PlanRecord
+from app.services.planning import plans, serving_plans
+from app.services.planning.plans import PlanRecord
+from app.services.planning.requests import AnyPlanRequest, ServingPlanRequest
 from app.services.preconditions import check_tag
-from app.services.requests import AnyPlanRequest, ServingPlanRequest
 from cluster_models.serving.plan import ServingPlan
 from cluster_models.training.plan import Plan
 

@@ -10,9 +10,9 @@ from app.api.v1.parameters import ServiceDep
 from app.db.engine import transaction
 from app.documents.plan import PlanDocument
 from app.services.field_paths import errors_under
-from app.services.planning_problems import make_problem
-from app.services.predictions import predict_configuration
-from app.services.requests import PredictionRequest
+from app.services.planning.planning_problems import make_problem
+from app.services.planning.predictions import predict_configuration
+from app.services.planning.requests import PredictionRequest
 from cluster_models.units import GIB
 
 router = APIRouter(tags=["predictions"], route_class=BodyRoute)

@@ -11,14 +11,14 @@ from app.documents.long_lists import long_list
 from app.documents.reading import Count, Document, Flag, NotNegative, Positive, Prose, Text
 from app.documents.running_jobs import LONGEST_S
 from app.documents.values import ValueDocument
-from app.services.replan_settings import (
+from app.services.decisions.replan_settings import (
     LEAST_WINDOW_S,
     MOST_TIME_LIMIT_S,
     MOST_WINDOW_S,
     ReplanSettings,
 )
-from app.services.replan_steps import LONGEST_ACTOR
-from app.services.replans import Answer
+from app.services.decisions.replan_steps import LONGEST_ACTOR
+from app.services.decisions.replans import Answer
 from cluster_models.cluster.topology import MOST_NODES
 from cluster_models.jobs.recovery import RecoveryAction
 

@@ -8,7 +8,8 @@ from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import ClusterPath, ExpectedTag, ServiceDep, content_tag
 from app.api.v1.replan_bodies import ReplanSettingsDocument
 from app.db.engine import transaction
-from app.services import clusters, replan_settings
+from app.services.clusters import clusters
+from app.services.decisions import replan_settings
 from app.services.preconditions import check_tag
 
 router = APIRouter(tags=["failures"], route_class=BodyRoute)

@@ -42,9 +42,9 @@ from app.api.v1.streams import changes
 from app.db.engine import transaction
 from app.db.status import ReplanStatus
 from app.documents.plan import PlanDocument
-from app.services import replan_views, replans, reports, what_if
+from app.services.decisions import replan_views, replans, reports, what_if
+from app.services.decisions.replans import Answer, ReplanRecord
 from app.services.field_paths import errors_under
-from app.services.replans import Answer, ReplanRecord
 from cluster_models.training.plan import Plan
 
 router = APIRouter(tags=["failures"], route_class=BodyRoute)

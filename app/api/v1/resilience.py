@@ -13,10 +13,11 @@ from app.api.v1.parameters import PlanPath, ServiceDep
 from app.db.engine import transaction
 from app.documents.reading import Document, NotNegative, Positive, Text
 from app.documents.running_jobs import LONGEST_S, PlanReference, RecoveryDocument
-from app.services import given_plans, resilience, running_plans
 from app.services.field_paths import errors_under
-from app.services.resilience import ResilienceQuestion
-from app.services.running_plans import PlanSource
+from app.services.planning import given_plans, resilience
+from app.services.planning.resilience import ResilienceQuestion
+from app.services.running import running_plans
+from app.services.running.running_plans import PlanSource
 from cluster_models.jobs.running import RecoveryPolicy
 from solver.replanning.resilience import FAILURES_PER_NODE_DAY
 

@@ -14,9 +14,10 @@ from app.api.v1.import_uploads import Received, received
 from app.api.v1.parameters import Cursor, ExpectedVersion, IdempotencyKey, Limit, RoutingPath, ServiceDep, etag
 from app.api.v1.routing_uploads import RoutingUpload, routing_bodies, routing_upload_of
 from app.db.engine import transaction
-from app.services import idempotency, routing
-from app.services.packed_counts import packed
-from app.services.routing import RoutingRecord
+from app.services import idempotency
+from app.services.experts import routing
+from app.services.experts.packed_counts import packed
+from app.services.experts.routing import RoutingRecord
 from cluster_models.errors import InvalidInput
 
 router = APIRouter(tags=["experts"])

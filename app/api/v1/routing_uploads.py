@@ -21,7 +21,7 @@ from app.documents.reading import Document, Flag, Text, read_document
 from app.documents.routing import RoutedWorkloadDocument, RoutingDocument, Rows
 from app.imports.sources import SentFile
 from app.routing.reading import RoutingRead, read_all
-from app.services.routing import without_pairs
+from app.services.experts.routing import without_pairs
 from cluster_models.errors import InvalidInput
 from cluster_models.routing.counts import RoutedWorkload
 from readers.frame.findings import Finding

@@ -19,11 +19,14 @@ from app.api.v1.parameters import (
 )
 from app.db.engine import transaction
 from app.documents.running_jobs import JobDocument, JobPatch, RunningPlanDocument
-from app.services import clusters, given_plans, idempotency, running_jobs, running_plans
+from app.services import idempotency
+from app.services.clusters import clusters
 from app.services.field_paths import errors_under
+from app.services.planning import given_plans
 from app.services.preconditions import check_tag
-from app.services.running_jobs import JobRecord
-from app.services.running_plans import RunningPlanRecord
+from app.services.running import running_jobs, running_plans
+from app.services.running.running_jobs import JobRecord
+from app.services.running.running_plans import RunningPlanRecord
 
 router = APIRouter(tags=["jobs"], route_class=BodyRoute)
 

@@ -20,7 +20,8 @@ from app.api.v1.plan_exports import (
 )
 from app.api.v1.replan_bodies import StepDocument
 from app.db.engine import transaction
-from app.services import replan_completion, running_plans
+from app.services.decisions import replan_completion
+from app.services.running import running_plans
 
 router = APIRouter(tags=["jobs"], route_class=BodyRoute)
 

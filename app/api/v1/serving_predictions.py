@@ -8,8 +8,8 @@ from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import ServiceDep
 from app.db.engine import transaction
 from app.documents.serving_prediction import ServingPredictionDocument
-from app.services.requests import ServingPredictionRequest
-from app.services.serving_predictions import requested_serving_prediction
+from app.services.planning.requests import ServingPredictionRequest
+from app.services.planning.serving_predictions import requested_serving_prediction
 
 router = APIRouter(tags=["predictions"], route_class=BodyRoute)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from app.documents.reading import Document, Flag, Line, Text
-from app.services.webhooks import EventType
+from app.services.webhooks.webhooks import EventType
 
 Url = Annotated[Line, Field(min_length=1)]
 Secret = Annotated[Text, Field(max_length=200)]

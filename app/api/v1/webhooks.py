@@ -16,8 +16,9 @@ from app.api.v1.webhook_bodies import WebhookDocument, WebhookPatch
 from app.db.engine import transaction
 from app.db.status import DeliveryStatus
 from app.documents.values import Computed, Given, ValueAnswer
-from app.services import idempotency, webhook_deliveries, webhooks
-from app.services.webhooks import Delivery, Endpoint, EventType, NewEndpoint
+from app.services import idempotency
+from app.services.webhooks import webhook_deliveries, webhooks
+from app.services.webhooks.webhooks import Delivery, Endpoint, EventType, NewEndpoint
 
 router = APIRouter(tags=["webhooks"], route_class=BodyRoute)
 

@@ -17,7 +17,7 @@ from app.db.tables import ModelRow
 from app.db.tenancy import OwnerMissing, for_tenant
 from app.db.webhook_tables import WebhookDeliveryRow, WebhookEndpointRow
 from app.jobs import due_work
-from app.services import webhooks
+from app.services.webhooks import webhooks
 from app.settings import Role
 from tests.app.access.callers import OURS, THEIRS, guarded, key_of, service_of, with_key
 from tests.app.api_client import API, ended, plan_body

@@ -15,7 +15,7 @@ from app.access.principals import Scope
 from app.access.requests import COOKIE
 from app.db.access_tables import SignInRow
 from app.db.engine import transaction
-from app.web.sign_in_pages import local
+from app.web.service.sign_in_pages import local
 from tests.app.access.callers import OURS, THEIRS, guarded, key_of, service_of, with_key
 from tests.app.api_client import API
 from tests.app.failure_bodies import SITE, store_cluster

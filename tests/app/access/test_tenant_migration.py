@@ -12,7 +12,7 @@ from sqlalchemy.types import Boolean, DateTime, Float, Integer, LargeBinary
 from app.db import migrate
 from app.db.engine import make_engine, make_session_factory, transaction
 from app.documents.cluster import ClusterDocument
-from app.services import clusters, snapshots
+from app.services.clusters import clusters, snapshots
 from app.services.errors import NameTaken
 from app.settings import DEFAULT_TENANT
 from tests.app.api_client import cluster_body

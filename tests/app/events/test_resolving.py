@@ -9,7 +9,7 @@ import pytest
 
 from app.events.reading import ReportedEvent, ToldEvent
 from app.events.resolving import resolve
-from app.services.aliases import StoredAlias, table_of
+from app.services.clusters.aliases import StoredAlias, table_of
 from cluster_models.health.events import Entity, EntityKind, HealthState
 from tests.cluster_models.clusters import cluster_of, host
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from app.db.engine import SessionFactory, transaction
 from app.events.reading import ToldEvent
-from app.services import health_events
+from app.services.health import health_events
 from cluster_models.health.events import HealthState
 from tests.app.running_rows import CLUSTER, START, add_cluster, report, told
 

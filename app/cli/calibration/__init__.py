@@ -1,0 +1,1 @@
+"""Commands that calibrate and choose experiments."""

@@ -1,0 +1,1 @@
+"""Commands about jobs, failures and decisions on them."""

@@ -1,0 +1,228 @@
+"""``meshwright jobs`` on the service's database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+from sqlalchemy.orm import Session
+
+from app.answers.occupancy import SparesAnswer
+from app.answers.running_jobs import JobAnswer
+from app.cli.clusters.stored import database
+from app.cli.failures.failure_options import as_option
+from app.cli.failures.replan_options import check_plan_fits, read_recovery, read_running_plan
+from app.cli.files import is_path
+from app.cli.terminal import console, print_text, section
+from app.db.status import JobStanding
+from app.presentation.figures import count, plural, seconds, spans
+from app.presentation.recovery import STATES, duration, entity_words, moment, tokens_per_s
+from app.services.clusters.clusters import StoredCluster, get_cluster
+from app.services.errors import NotFound
+from app.services.pagination import MAX_LIMIT
+from app.services.running import occupancy, running_jobs, running_plans
+from app.services.running.running_jobs import JobRecord
+from app.services.running.running_plans import PlanSource, RunningPlanRecord
+from cluster_models.errors import InvalidInput
+from cluster_models.jobs.running import RecoveryPolicy
+from cluster_models.training.plan import Plan
+from cluster_models.wording import joined
+
+_MOST_PLANS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class AddedJob:
+    """The options of ``jobs add`` as typed."""
+
+    cluster: str
+    name: str
+    plan: str
+    weight: float
+    recovery: str | None
+    runs: bool
+
+
+def run_add(added: AddedJob, *, as_json: bool, database_url: str | None) -> None:
+    """Store a job, running by its plan or with the plan proposed."""
+    policy = None if added.recovery is None else read_recovery(added.recovery)
+    plan = read_running_plan(added.plan) if is_path(added.plan) else None
+    source = PlanSource(plan_id=added.plan) if plan is None else PlanSource(plan=plan)
+    with database(database_url) as session:
+        cluster = stored_cluster(session, added.cluster)
+        if plan is not None:
+            check_plan_fits("--plan", added.plan, plan, cluster.cluster)
+        record = running_jobs.register_job(
+            session,
+            reference=cluster.id,
+            name=added.name,
+            source=source,
+            weight=added.weight,
+            recovery=policy,
+            applied=added.runs,
+        )
+    if as_json:
+        print_text(JobAnswer.from_value(record).model_dump_json(indent=2))
+    elif added.runs:
+        console().print(
+            f"{record.name}: stored; it holds {plural(record.gpus_held, 'GPU')} of {record.cluster_name}"
+        )
+    else:
+        console().print(f"{record.name}: stored with a proposed plan; it holds no GPU of {record.cluster_name} yet")
+
+
+def run_list(cluster: str, *, as_json: bool, database_url: str | None) -> None:
+    """Print the jobs of a cluster."""
+    with database(database_url) as session:
+        stored = stored_cluster(session, cluster)
+        found = list(_every_job(session, stored.id))
+    if as_json:
+        print_text(json.dumps([JobAnswer.from_value(each).model_dump(mode="json") for each in found], indent=2))
+    elif not found:
+        console().print(f"No jobs on {stored.name}.")
+    else:
+        console().print(_table(found))
+
+
+def run_show(cluster: str, job: str, *, as_json: bool, database_url: str | None) -> None:
+    """Print one job."""
+    with database(database_url) as session:
+        record = running_jobs.get_job(session, reference=stored_cluster(session, cluster).id, job=job)
+        plan = None
+        if record.plan is not None:
+            plan = running_plans.get_content(session, running_plan_id=record.plan.id)
+        page = running_plans.list_running_plans(
+            session, reference=record.cluster_id, job=record.id, limit=_MOST_PLANS
+        )
+    if as_json:
+        print_text(JobAnswer.from_value(record).model_dump_json(indent=2))
+    else:
+        console().print(_job(record, plan, page.items))
+
+
+def run_remove(cluster: str, job: str, *, database_url: str | None) -> None:
+    """Forget a job."""
+    with database(database_url) as session:
+        record = running_jobs.get_job(session, reference=stored_cluster(session, cluster).id, job=job)
+        running_jobs.delete_job(session, reference=record.cluster_id, job=record.id)
+    freed = f"; {plural(record.gpus_held, 'GPU')} of {record.cluster_name} free" if record.gpus_held else ""
+    console().print(f"{record.name}: forgotten{freed}")
+
+
+def run_spares(cluster: str, nodes: Sequence[str], *, as_json: bool, database_url: str | None) -> None:
+    """Print the spares of a cluster, or keep these nodes in place of all."""
+    with database(database_url) as session:
+        stored = stored_cluster(session, cluster)
+        if nodes:
+            with as_option("NODES"):
+                found = occupancy.replace_spares(session, reference=stored.id, nodes=nodes)
+        else:
+            found = occupancy.list_spares(session, reference=stored.id)
+    if as_json:
+        print_text(SparesAnswer.make(found).model_dump_json(indent=2))
+        return
+    free, held = ([each.node for each in found if each.free is is_free] for is_free in (True, False))
+    told = f"{plural(len(found), 'spare')} on {stored.name}"
+    if free:
+        told += f"; free: {joined(free)}"
+    if held:
+        told += f"; not free (held by jobs, failed, or to be kept out): {joined(held)}"
+    console().print(told)
+
+
+def stored_cluster(session: Session, name: str) -> StoredCluster:
+    """The stored cluster of that name; raises ``InvalidInput`` where there is none."""
+    try:
+        return get_cluster(session, reference=name)
+    except NotFound as error:
+        problem, remedy = "is no stored cluster", "store one: meshwright cluster import FILE"
+        raise InvalidInput("CLUSTER", name, problem, remedy) from error
+
+
+def _every_job(session: Session, cluster_id: str) -> Iterator[JobRecord]:
+    cursor = None
+    while True:
+        page = running_jobs.list_jobs(session, reference=cluster_id, limit=MAX_LIMIT, cursor=cursor)
+        yield from page.items
+        if (cursor := page.next_cursor) is None:
+            return
+
+
+def _table(found: Sequence[JobRecord]) -> RenderableType:
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for name in ("job", "standing", "model", "shape"):
+        table.add_column(name, overflow="fold")
+    for name in ("GPUs held", "tokens/s", "weight"):
+        table.add_column(name, justify="right")
+    for each in found:
+        summary = None if each.plan is None else each.plan.summary
+        table.add_row(
+            Text(each.name),
+            Text(each.standing, style="" if each.standing is JobStanding.RUNNING else "yellow"),
+            Text("" if summary is None else summary.model),
+            Text("" if summary is None else summary.degrees),
+            Text(count(each.gpus_held)),
+            Text("slower" if each.tokens_per_s is None else count(each.tokens_per_s)),
+            Text(f"{each.weight:g}"),
+        )
+    return table
+
+
+def _job(record: JobRecord, plan: Plan | None, plans: Sequence[RunningPlanRecord]) -> RenderableType:
+    lines = [Text(f"{record.name} on {record.cluster_name}: {record.standing}", style="bold")]
+    if record.plan is not None and plan is not None:
+        summary = record.plan.summary
+        held = spans_of_nodes(plan)
+        lines += [
+            Text(f"{summary.model} as {summary.degrees}, {plural(summary.gpus, 'GPU')}, weight {record.weight:g}"),
+            Text(f"planned for {tokens_per_s(summary.tokens_per_s)}, {seconds(summary.step_s)} a step"),
+            *(Text(f"{entity_words(each.entity)} {STATES[each.state]}", style="red") for each in record.trouble),
+            Text(f"nodes in rank order: {held}"),
+        ]
+    return Group(
+        *lines,
+        section("After a failure", Text(_policy(record.recovery))),
+        section("Plans, newest first", _plans(plans)),
+    )
+
+
+def spans_of_nodes(plan: Plan) -> str:
+    """The nodes of a plan, with GPU numbers where it does not hold all that it has on a node."""
+    gpus: dict[str, list[int]] = {}
+    for place in plan.placement.ranks:
+        gpus.setdefault(place.node, []).append(place.gpu)
+    whole = plan.placement.gpus_per_node
+    return ", ".join(name if len(own) == whole else f"{name} GPU {spans(own)}" for name, own in gpus.items())
+
+
+def _policy(policy: RecoveryPolicy) -> str:
+    allowed = [
+        words
+        for words, is_allowed in (
+            ("change its shape", policy.may_reshape),
+            ("shrink its batch", policy.may_change_batch),
+            ("re-route micro-batches", policy.may_reroute),
+            ("move for others", policy.may_move),
+        )
+        if is_allowed
+    ]
+    may = f"It may {', '.join(allowed)}." if allowed else "Its shape and batch stay as they are."
+    return (
+        f"Checkpoint every {plural(policy.checkpoint_interval_steps, 'step')}; a restart takes "
+        f"{duration(policy.restart_low_s)} to {duration(policy.restart_high_s)}. {may}"
+    )
+
+
+def _plans(plans: Sequence[RunningPlanRecord]) -> RenderableType:
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for name in ("status", "since", "shape", "id"):
+        table.add_column(name, no_wrap=True)
+    for each in plans:
+        at = each.ended_at or each.applied_at or each.approved_at or each.created_at
+        table.add_row(Text(each.status), Text(moment(at)), Text(each.summary.degrees), Text(each.id))
+    return table

@@ -1,0 +1,22 @@
+"""Decisions as the service answers them, for ``--json``: one document wherever it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.answers.replans import DecisionAnswer
+from app.services.decisions.replan_views import AnswerView
+from cluster_models.jobs.recovery import BatchDecision
+from cluster_models.jobs.running import RunningJob
+
+
+def decision_text(decision: BatchDecision, jobs: Sequence[RunningJob]) -> str:
+    """A decision about ``jobs`` as JSON text."""
+    before = {job.id: job.plan for job in jobs}
+    untouched = {job.id: job.name for job in jobs if job.id in decision.untouched}
+    return view_text(AnswerView(decision, before, untouched))
+
+
+def view_text(view: AnswerView) -> str:
+    """A stored decision as JSON text."""
+    return DecisionAnswer.make(view).model_dump_json(indent=2) + "\n"

@@ -1,0 +1,1 @@
+"""Commands that plan, predict, compare and export."""

@@ -1,0 +1,153 @@
+"""``meshwright plan`` with a workload of serving: search in this process, and hand out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import typer
+
+from app.cli.endings import Ending, Failed, complain
+from app.cli.files import (
+    check_writable,
+    naming,
+    read_architecture,
+    read_serving_workload,
+    read_snapshot,
+    write_text,
+)
+from app.cli.planning.exporting import write_folder
+from app.cli.planning.serving_options import ServingOptions
+from app.cli.planning.serving_plan_view import exports_view, serving_plan_view
+from app.cli.progress import cancelled_by_interrupt
+from app.cli.terminal import console, reading_shown
+from app.documents.reading import read_document
+from app.documents.serving import ServingWorkloadDocument
+from app.documents.serving_plan import serving_document
+from app.exports.serving.contract import serving_refusal
+from app.exports.serving.registry import SERVING_EXPORTS
+from app.presentation.serving_refusal import nothing_serves
+from app.services.planning.serving_problems import Wanted, serving_problem
+from cluster_models.errors import InvalidInput, SolverFailed
+from cluster_models.serving.plan import ServingPlan
+from cluster_models.serving.refusal import NoServingPlan
+from solver.check.serving import check_serving_plan
+from solver.problem import SearchOptions
+from solver.serving.plan import plan_serving
+from solver.serving.problem import ServingProblem
+
+
+def refuse_training_options(training: Mapping[str, object]) -> None:
+    """Raise ``InvalidInput`` for an option given that only plans of training have."""
+    for name, value in training.items():
+        if value:
+            raise InvalidInput(name, value, "belongs to training, the workload is of serving", "leave it out")
+
+
+def run_serving_plan(
+    cluster: str,
+    model: str,
+    workload: str,
+    *,
+    serving: ServingOptions,
+    options: SearchOptions,
+    as_json: bool,
+    output: Path | None,
+    everything: bool,
+) -> None:
+    """Search, and hand out the best plan; Ctrl-C ends the search with the best found so far.
+
+    Ends with code 3 where nothing meets the limits and the load.
+    """
+    check_writable(output)
+    snapshot, architecture = read_snapshot(cluster), read_architecture(model)
+    document = _with_options(read_serving_workload(workload), serving)
+    others = [_also(text) for text in serving.also]
+    with naming(workload):
+        problem = serving_problem(snapshot, (architecture, document), others)
+    result, cancelled = _searched(problem, options)
+    text = serving_document(result).model_dump_json(indent=2) + "\n"
+    if output is not None:
+        write_text(output, text)
+    if as_json:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    elif isinstance(result, ServingPlan):
+        console().print(serving_plan_view(result, everything=everything, written=output))
+    if isinstance(result, NoServingPlan):
+        _explain(result)
+        raise typer.Exit(Ending.NO_PLAN)
+    if serving.exports is not None:
+        _write_exports(result, serving.exports, quiet=as_json)
+    if cancelled:
+        complain("meshwright: interrupted; this is the best plan found until then")
+        raise typer.Exit(Ending.INTERRUPTED)
+
+
+def _searched(problem: ServingProblem, options: SearchOptions) -> tuple[ServingPlan | NoServingPlan, bool]:
+    """Result of a search, and whether Ctrl-C ended it; raises ``Failed`` on a fault of our own."""
+    try:
+        with cancelled_by_interrupt() as is_cancelled, reading_shown("searching"):
+            result = plan_serving(problem, options, is_cancelled=is_cancelled)
+            cancelled = is_cancelled()
+    except SolverFailed as error:
+        raise Failed(str(error)) from error
+    if cancelled and isinstance(result, NoServingPlan):
+        raise KeyboardInterrupt
+    if isinstance(result, ServingPlan) and (broken := check_serving_plan(result, problem)):
+        raise Failed(f"internal error: the plan found breaks its own rules: {' '.join(broken[:3])}")
+    return result, cancelled
+
+
+def _with_options(document: ServingWorkloadDocument, serving: ServingOptions) -> ServingWorkloadDocument:
+    """The workload with the options of the command line in place; raises ``InvalidInput`` naming them."""
+    changes: dict[str, object] = {}
+    if serving.objective is not None:
+        changes["objective"] = serving.objective
+    if serving.max_gpus is not None:
+        changes["max_gpus"] = serving.max_gpus
+    if serving.pins:
+        changes["pinned"] = document.pinned | dict(map(_pin, serving.pins))
+    if not changes:
+        return document
+    given = document.model_dump(mode="json", exclude_unset=True) | changes
+    return read_document(ServingWorkloadDocument, given, what="workload")
+
+
+def _pin(text: str) -> tuple[str, int]:
+    name, equals, value = text.partition("=")
+    if not equals or not (value.isascii() and value.isdigit()):
+        raise InvalidInput("--pin", text, "is not NAME=NUMBER", "write it as --pin tensor=4")
+    return name, int(value)
+
+
+def _also(text: str) -> Wanted:
+    model, equals, workload = text.partition("=")
+    if not equals:
+        raise InvalidInput("--also", text, "is not MODEL=FILE", "write it as --also llama-3.1-8b=small.yaml")
+    return read_architecture(model), read_serving_workload(workload)
+
+
+def _write_exports(plan: ServingPlan, folder: Path, *, quiet: bool) -> None:
+    """Every export that can take the plan in a folder of its name; the others are said with why."""
+    refused: list[tuple[str, str]] = []
+    written: list[str] = []
+    for name, export in SERVING_EXPORTS.items():
+        if (error := serving_refusal(export, plan)) is not None:
+            refused.append((name, str(error)))
+            continue
+        write_folder(folder / name, name, export.files(plan))
+        written.append(str(folder / name))
+    if not quiet:
+        console().print(exports_view(written, refused))
+
+
+def _explain(answer: NoServingPlan) -> None:
+    """Why nothing serves the load, on standard error."""
+    refusal = nothing_serves(answer)
+    complain(f"meshwright: no plan serves this: {refusal.reason}")
+    if refusal.nearest:
+        complain(refusal.nearest)
+    for remedy in refusal.remedies:
+        complain(f"remedy: {remedy}")

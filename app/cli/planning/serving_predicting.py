@@ -1,0 +1,74 @@
+"""``meshwright predict`` with a workload of serving."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import typer
+
+from app.cli.endings import Ending, complain
+from app.cli.files import (
+    check_writable,
+    naming,
+    read_architecture,
+    read_serving_configuration,
+    read_serving_workload,
+    read_snapshot,
+    read_text,
+    write_text,
+)
+from app.cli.planning.serving_view import serving_view
+from app.cli.terminal import console, print_text
+from app.documents.reading import parse_text
+from app.services.planning.serving_predictions import predict_serving_configuration
+from cluster_models.errors import InvalidInput
+
+
+def is_serving(workload: str) -> bool:
+    """Whether the workload file says ``kind: serving``; standard input is read once, as training."""
+    if workload == "-":
+        return False
+    try:
+        data = parse_text(read_text(workload), what="workload")
+    except InvalidInput:
+        return False  # whoever reads it says what is wrong
+    return isinstance(data, Mapping) and data.get("kind") == "serving"
+
+
+def predicted_as_serving(
+    cluster: str,
+    model: str,
+    workload: str,
+    configuration: str,
+    *,
+    training: Mapping[str, object],
+    as_json: bool,
+    output: Path | None,
+) -> bool:
+    """Whether the workload is of serving, having predicted and handed out if so.
+
+    Ends with code 3 where a worker does not hold its weights and a request; raises ``InvalidInput`` for an option
+    given that only ``training`` has.
+    """
+    if not is_serving(workload):
+        return False
+    for name, value in training.items():
+        if value:
+            raise InvalidInput(name, value, "belongs to training, the workload is of serving", "leave it out")
+    check_writable(output)
+    snapshot, architecture = read_snapshot(cluster), read_architecture(model)
+    load, pools = read_serving_workload(workload), read_serving_configuration(configuration)
+    with naming(f"{workload}, {configuration}"):
+        found = predict_serving_configuration(snapshot, architecture, workload=load, configuration=pools)
+    text = found.model_dump_json(indent=2)
+    if output is not None:
+        write_text(output, text + "\n")
+    if as_json:
+        print_text(text)
+    else:
+        console().print(serving_view(found))
+    if not found.fits:
+        complain("meshwright: the configuration does not fit: a worker's weights leave no room for one request")
+        raise typer.Exit(Ending.NO_PLAN)
+    return True

@@ -1,0 +1,62 @@
+"""Commands that run the service and keep its databases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.cli.common_options import DatabaseUrl
+from app.cli.endings import reported
+
+BackupFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the copies.")]
+
+
+@reported
+def serve(
+    host: Annotated[str | None, typer.Option("--host", help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option("--port", min=0, max=65535, help="Port to listen on.")] = None,
+) -> None:
+    """Run the service: web pages, HTTP API and solver.  Settings: environment, prefix MESHWRIGHT_."""
+    from app.cli.service.serving import run_server  # noqa: PLC0415 - ``--help`` is quick
+
+    run_server(host=host, port=port)
+
+
+@reported
+def worker() -> None:
+    """Run solves only, for a server elsewhere on the same databases (PostgreSQL)."""
+    from app.cli.service.serving import run_worker  # noqa: PLC0415 - ``--help`` is quick
+
+    run_worker()
+
+
+@reported
+def migrate(database_url: DatabaseUrl = None) -> None:
+    """Bring the database to the newest schema; the embedded one does so by itself."""
+    from app.cli.clusters.stored import run_migrate  # noqa: PLC0415 - ``--help`` is quick
+
+    run_migrate(database_url=database_url)
+
+
+@reported
+def backup(folder: BackupFolder) -> None:
+    """Copy the embedded databases, while the service runs if need be; pg_dump does so for PostgreSQL."""
+    from app.cli.service.backups import run_backup  # noqa: PLC0415 - ``--help`` is quick
+
+    run_backup(folder)
+
+
+@reported
+def restore(folder: BackupFolder) -> None:
+    """Put copies of both embedded databases back, where none are; the service must not run."""
+    from app.cli.service.backups import run_restore  # noqa: PLC0415 - ``--help`` is quick
+
+    run_restore(folder)
+
+
+def add_commands(program: typer.Typer) -> None:
+    """Put the commands that run the service into the program."""
+    for command in (serve, worker, migrate, backup, restore):
+        program.command()(command)

@@ -1,0 +1,1 @@
+"""Calibrations on own measurements, and runs to measure next."""

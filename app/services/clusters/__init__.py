@@ -1,0 +1,1 @@
+"""Clusters: stored, imported, measured, and as they are at this moment."""

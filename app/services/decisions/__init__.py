@@ -1,0 +1,1 @@
+"""Decisions on failures: opened, solved, approved, carried out."""

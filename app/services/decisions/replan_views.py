@@ -1,0 +1,73 @@
+"""The answers of replans beside what ran before, for whoever shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.db.running_tables import RunningJobRow, RunningPlanRow
+from app.serialization import load
+from app.services.decisions import replan_answers, replan_rows
+from app.services.decisions.replans import Answer
+from app.services.errors import NotFound, NotReady
+from cluster_models.jobs.recovery import BatchDecision, JobDecision
+from cluster_models.training.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerView:
+    """An answer, by job id the plan that each decided job ran by before, and the names of untouched jobs.
+
+    Of both those that are still kept.
+    """
+
+    decision: BatchDecision
+    before: Mapping[str, Plan]
+    untouched: Mapping[str, str] = field(default_factory=dict)
+
+
+def view_of(session: Session, decision: BatchDecision, base: Mapping[str, str]) -> AnswerView:
+    """The view of a decision that starts from these running plans, by job id."""
+    query = select(RunningJobRow.id, RunningJobRow.name).where(RunningJobRow.id.in_(decision.untouched))
+    names = {row.id: row.name for row in session.execute(query.order_by(RunningJobRow.name))}
+    return AnswerView(decision, _plans_before(session, decision, base), names)
+
+
+def view_answer(session: Session, *, replan_id: str, answer: Answer) -> AnswerView | None:
+    """One of a replan's answers, ``None`` where it is not there (yet); raises ``NotFound``."""
+    kept = replan_answers.kept_answer(replan_rows.row_of(session, replan_id), safe=answer is Answer.SAFE)
+    if kept is None:
+        return None
+    return view_of(session, load(BatchDecision, kept["decision"]), kept["base"])
+
+
+def decided_plan(session: Session, *, replan_id: str, job: str, answer: Answer) -> Plan:
+    """The plan by which a job of that name or id is to run.
+
+    Raises ``NotFound`` of the replan, and of a job that is not decided on; ``NotReady`` where there is no such
+    answer, or the job stands still.
+    """
+    kept = replan_answers.kept_answer(replan_rows.row_of(session, replan_id), safe=answer is Answer.SAFE)
+    if kept is None:
+        raise NotReady(f"The replan {replan_id!r} has no such answer yet; wait for it.")
+    made = _job(load(BatchDecision, kept["decision"]), job)
+    if made.plan is None:
+        raise NotReady(f"The job {made.job_name!r} is to stand still ({made.action}): there is no plan to run by.")
+    return made.plan
+
+
+def _plans_before(session: Session, decision: BatchDecision, base: Mapping[str, str]) -> dict[str, Plan]:
+    """The plans that the decided jobs ran by, by job id; ``base`` has their running plans."""
+    wanted = {base[made.job_id]: made.job_id for made in decision.jobs if made.job_id in base}
+    query = select(RunningPlanRow.id, RunningPlanRow.plan).where(RunningPlanRow.id.in_(wanted))
+    return {wanted[plan_id]: load(Plan, plan) for plan_id, plan in session.execute(query)}
+
+
+def _job(decision: BatchDecision, job: str) -> JobDecision:
+    for made in decision.jobs:
+        if job in (made.job_name, made.job_id):
+            return made
+    raise NotFound("job in this replan", job)

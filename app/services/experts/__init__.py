@@ -1,0 +1,1 @@
+"""Routing statistics and maps of experts."""

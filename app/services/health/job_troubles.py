@@ -1,0 +1,65 @@
+"""Trouble reported of the parts that each job holds, and whether the job can run with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from app.db.running_tables import RunningJobRow
+from app.serialization import load
+from app.services.clusters import clusters, live_clusters
+from app.services.health import health_events
+from app.services.health.touching import TROUBLE, concerns
+from app.services.running.occupancy import Gpus
+from cluster_models.health.conditions import Condition
+from cluster_models.health.events import EntityKind, HealthState
+from cluster_models.jobs.running import RecoveryPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class JobTrouble:
+    """Trouble of a job's own parts; ``stops`` where it cannot run with it."""
+
+    conditions: tuple[Condition, ...] = ()
+    stops: bool = False
+
+
+_NONE: Final = JobTrouble()
+
+
+def troubles_of(session: Session, *, jobs: Sequence[RunningJobRow]) -> dict[str, JobTrouble]:
+    """By id of each of these jobs, all of one cluster: what is reported of its parts.
+
+    A recovery that is not believed yet leaves the trouble before it standing.
+    """
+    found = dict.fromkeys((job.id for job in jobs), _NONE)
+    cluster_id = next((job.cluster_id for job in jobs), None)
+    if cluster_id is None:
+        return found
+    conditions = health_events.conditions_now(session, reference=cluster_id, now=datetime.now(UTC))
+    conditions = tuple(each for each in conditions if each.state in TROUBLE)
+    if not conditions:
+        return found
+    nodes = {node.name: node for node in clusters.get_cluster(session, reference=cluster_id).cluster.nodes}
+    runs_on: dict[str, set[tuple[str, int]]] = {}
+    for gpu, job_id in live_clusters.read_held(session, cluster_id=cluster_id, claim_id="").running.items():
+        runs_on.setdefault(job_id, set()).add(gpu)
+    for job in jobs:
+        gpus = frozenset(runs_on.get(job.id, ()))
+        own = tuple(each for each in conditions if concerns(each.entity, gpus, nodes))
+        if own:
+            policy = load(RecoveryPolicy, job.recovery)
+            found[job.id] = JobTrouble(own, any(_stops(each, gpus, policy) for each in own))
+    return found
+
+
+def _stops(condition: Condition, gpus: Gpus, policy: RecoveryPolicy) -> bool:
+    """Whether a job cannot run with that: a failed link only slows it, and a card where frameworks go round it."""
+    if condition.state is not HealthState.FAILED or condition.entity.kind is EntityKind.LINK:
+        return False
+    is_alone = len({node for node, _gpu in gpus}) == 1
+    return condition.entity.kind is not EntityKind.NIC or not (is_alone or policy.survives_lost_card)

@@ -1,0 +1,1 @@
+"""Plans and predictions of training and serving."""

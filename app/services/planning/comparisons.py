@@ -1,0 +1,42 @@
+"""Stored plans beside configurations of the same run."""
+
+from __future__ import annotations
+
+from app.comparing.documents import ComparisonRequest, OtherRequest
+from app.comparing.standings import Contender, Standing, configuration_in, priced, standings
+from app.db.engine import SessionFactory
+from app.services.field_paths import errors_under
+from app.services.planning import plans
+from cluster_models.training.plan import Plan
+from solver.problem import PlanningProblem
+
+
+def compare_stored(sessions: SessionFactory, *, request: ComparisonRequest) -> tuple[Plan, tuple[Standing, ...]]:
+    """The plan asked about, and how each of the others stands to it.
+
+    Raises ``NotFound`` and ``NotReady`` of plans, and ``InvalidInput`` with its path in the request.
+    """
+    with sessions() as session:
+        plan = plans.get_finished_plan(session, plan_id=request.plan)
+        problem = plans.get_problem(session, plan_id=request.plan)
+        stored = {
+            each.plan: plans.get_finished_plan(session, plan_id=each.plan) for each in request.others if each.plan
+        }
+    contenders = []
+    for index, other in enumerate(request.others):
+        with errors_under(f"others[{index}]"):
+            its = stored[other.plan] if other.plan else _priced(other, plan, problem, request.gpus)
+        configuration = its.configuration
+        name = other.name or f"{configuration.degrees} mb{configuration.micro_batch}"
+        contenders.append(Contender(name, its))
+    return plan, standings(plan, contenders)
+
+
+def _priced(other: OtherRequest, plan: Plan, problem: PlanningProblem, gpus: int | None) -> Plan:
+    """The other plan, in full or as arguments, priced on the snapshot of ``plan``."""
+    if other.configuration is not None:
+        with errors_under("configuration"):
+            return priced(problem, other.configuration, plan)
+    assert other.launch is not None, "the request has one of the three"
+    with errors_under("launch"):
+        return priced(problem, configuration_in(other.launch, plan, gpus=gpus), plan)

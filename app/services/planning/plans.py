@@ -1,0 +1,264 @@
+"""Plans: asked for, looked at, called off."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import BaseModel
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session, undefer
+
+from app.db.status import OPEN_STATUSES, PlanKind, PlanStatus
+from app.db.tables import PlanRow
+from app.serialization import jsonable, load
+from app.services import idempotency
+from app.services.clusters import snapshots
+from app.services.errors import NotFound, NotReady
+from app.services.pagination import Page, newest_first
+from app.services.planning import solves
+from app.services.planning.planning_problems import make_problem, search_options
+from app.services.planning.requests import PlanRequest
+from cluster_models.calibration.fitted import FittedParameters
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.model.architecture import Architecture
+from cluster_models.routing.counts import ExpertLoads
+from cluster_models.training.plan import NoPlan, Plan
+from cluster_models.training.workload import TrainingWorkload
+from solver.problem import PlanningProblem, Progress, SearchOptions
+
+
+@dataclass(frozen=True, slots=True)
+class PlanError:
+    """Why a plan failed, and what to do about it."""
+
+    problem: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRecord:
+    """A plan as asked for and how far it is, without its result."""
+
+    id: str
+    kind: PlanKind
+    status: PlanStatus
+    snapshot_id: str
+    cluster_name: str
+    model_name: str
+    options: SearchOptions
+    progress: Progress | None
+    error: PlanError | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    attempts: int
+    rescues: int
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it waits or runs."""
+        return self.status in OPEN_STATUSES
+
+
+def create_plan(session: Session, *, problem: PlanningProblem, options: SearchOptions) -> str:
+    """Store a plan to be made; returns its id.  The caller queues it once the transaction is committed."""
+    content = {
+        "architecture": jsonable(problem.architecture),
+        "workload": jsonable(problem.workload),
+        "fitted": jsonable(problem.fitted),
+        "routing": jsonable(problem.routing),
+        "keep_expert_order": problem.keep_expert_order,
+    }
+    name = problem.architecture.name
+    return add_row(session, PlanKind.TRAINING, problem.snapshot, name, content=content, options=options)
+
+
+def add_row(
+    session: Session,
+    kind: PlanKind,
+    snapshot: ClusterSnapshot,
+    model_name: str,
+    *,
+    content: dict[str, Any],
+    options: SearchOptions,
+) -> str:
+    """Store a plan of any kind to be made, its problem without the snapshot as ``content``; returns its id."""
+    plan_id = uuid.uuid4().hex
+    session.add(
+        PlanRow(
+            id=plan_id,
+            kind=kind,
+            snapshot_id=snapshot.id,
+            cluster_name=snapshot.cluster.name,
+            model_name=model_name,
+            problem=content,
+            options=jsonable(options),
+            created_at=datetime.now(UTC),
+        )
+    )
+    session.flush()
+    return plan_id
+
+
+def submit_plan(
+    session: Session,
+    *,
+    request: PlanRequest,
+    default_limit_s: float,
+    max_limit_s: float,
+    idempotency_key: str | None = None,
+) -> str:
+    """Store the plan that a request asks for, once for each key; returns its id."""
+    options = search_options(request.options, default_limit_s=default_limit_s, max_limit_s=max_limit_s)
+
+    def make() -> str:
+        return create_plan(session, problem=make_problem(session, request=request), options=options)
+
+    return submit_once(session, request, idempotency_key, make)
+
+
+def submit_once(session: Session, request: BaseModel, key: str | None, make: Callable[[], str]) -> str:
+    """Id of the plan of any kind that ``make`` stores, or that the same request under the key stored before."""
+    keyed = idempotency.keyed("plan", key, request)
+    return idempotency.once(session, keyed, make=make, find=lambda plan_id: _row(session, plan_id))
+
+
+def get_plan(session: Session, *, plan_id: str) -> PlanRecord:
+    """The plan of that id; raises ``NotFound``."""
+    return _record(_row(session, plan_id))
+
+
+def list_plans(
+    session: Session,
+    *,
+    limit: int,
+    cursor: str | None = None,
+    status: PlanStatus | None = None,
+    cluster_name: str | None = None,
+) -> Page[PlanRecord]:
+    """Plans, newest first."""
+    query = select(PlanRow)
+    if status is not None:
+        query = query.where(PlanRow.status == status)
+    if cluster_name is not None:
+        query = query.where(PlanRow.cluster_name == cluster_name)
+    return newest_first(session, query, PlanRow.created_at, _record, limit, cursor)
+
+
+def list_plans_with_experts(session: Session, *, newest: int) -> list[PlanRecord]:
+    """Those of the ``newest`` plans that succeeded which say where experts lie."""
+    query = select(PlanRow).where(PlanRow.status == PlanStatus.SUCCEEDED).options(undefer(PlanRow.result))
+    rows = session.scalars(query.order_by(PlanRow.created_at.desc(), PlanRow.id.desc()).limit(newest)).all()
+    return [_record(row) for row in rows if row.result and row.result.get("expert_slots")]
+
+
+def get_problem(session: Session, *, plan_id: str) -> PlanningProblem:
+    """Problem of a plan of training: the snapshot, the model and the workload; raises ``NotReady``."""
+    row = row_of_kind(session, plan_id, PlanKind.TRAINING)
+    return PlanningProblem(
+        snapshot=snapshots.get_snapshot(session, snapshot_id=row.snapshot_id),
+        architecture=load(Architecture, row.problem["architecture"]),
+        workload=load(TrainingWorkload, row.problem["workload"]),
+        fitted=_load_fitted(row.problem.get("fitted")),
+        routing=load(tuple[ExpertLoads, ...], row.problem.get("routing", [])),
+        keep_expert_order=row.problem.get("keep_expert_order", False),
+    )
+
+
+def get_result(session: Session, *, plan_id: str) -> Plan | NoPlan | None:
+    """Result of a plan of training, or ``None`` while (or because) there is none; raises ``NotReady``."""
+    row = row_of_kind(session, plan_id, PlanKind.TRAINING)
+    if row.status == PlanStatus.SUCCEEDED:
+        return load(Plan, row.result)
+    return load(NoPlan, row.result) if row.status == PlanStatus.INFEASIBLE else None
+
+
+def get_finished_plan(session: Session, *, plan_id: str) -> Plan:
+    """The plan that was found; raises ``NotReady`` when there is none (yet)."""
+    result = get_result(session, plan_id=plan_id)
+    if isinstance(result, Plan):
+        return result
+    raise unfinished(_row(session, plan_id))
+
+
+def unfinished(row: PlanRow) -> NotReady:
+    """The error about a plan that has no result of use."""
+    return NotReady(f"The plan {row.id} is {row.status}: only a plan that succeeded has this.")
+
+
+def count_ahead(session: Session, *, plan: PlanRecord) -> int:
+    """Plans that run, or wait and were asked for before ``plan``; 0 for one that waits no more."""
+    if plan.status is not PlanStatus.QUEUED:
+        return 0
+    is_before = (PlanRow.status == PlanStatus.RUNNING) | (
+        (PlanRow.status == PlanStatus.QUEUED) & (PlanRow.created_at < plan.created_at)
+    )
+    return session.scalar(select(func.count()).select_from(PlanRow).where(is_before)) or 0
+
+
+def cancel_plan(session: Session, *, plan_id: str) -> PlanRecord:
+    """Call off a plan that waits or runs; one that ended stays as it is.  Its solver ends within a second."""
+    _row(session, plan_id)
+    solves.finish(session, plan_id=plan_id, status=PlanStatus.CANCELLED)
+    session.expire_all()
+    return get_plan(session, plan_id=plan_id)
+
+
+def delete_plan(session: Session, *, plan_id: str) -> None:
+    """Forget a plan, called off first if need be."""
+    _row(session, plan_id)
+    session.execute(delete(PlanRow).where(PlanRow.id == plan_id))
+
+
+def count_by_status(session: Session) -> dict[str, int]:
+    """How many plans are in each status."""
+    counts = dict.fromkeys(map(str, PlanStatus), 0)
+    for status, count in session.execute(select(PlanRow.status, func.count()).group_by(PlanRow.status)):
+        counts[status] = count
+    return counts
+
+
+def row_of_kind(session: Session, plan_id: str, kind: PlanKind) -> PlanRow:
+    """The row of a plan; raises ``NotFound``, or ``NotReady`` where it is of another kind."""
+    row = _row(session, plan_id)
+    if row.kind != kind:
+        raise NotReady(f"The plan {plan_id} is of {row.kind}: only a plan of {kind} has this.")
+    return row
+
+
+def _row(session: Session, plan_id: str) -> PlanRow:
+    row = session.get(PlanRow, plan_id)
+    if row is None:
+        raise NotFound("plan", plan_id)
+    return row
+
+
+def _record(row: PlanRow) -> PlanRecord:
+    return PlanRecord(
+        id=row.id,
+        kind=PlanKind(row.kind),
+        status=PlanStatus(row.status),
+        snapshot_id=row.snapshot_id,
+        cluster_name=row.cluster_name,
+        model_name=row.model_name,
+        options=load(SearchOptions, row.options),
+        progress=_load_progress(row.progress),
+        error=None if row.error is None else PlanError(**row.error),
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        attempts=row.attempts,
+        rescues=row.rescues,
+    )
+
+
+def _load_fitted(fitted: dict[str, Any] | None) -> FittedParameters | None:
+    return None if fitted is None else load(FittedParameters, fitted)
+
+
+def _load_progress(progress: dict[str, Any] | None) -> Progress | None:
+    return None if progress is None else load(Progress, progress)

@@ -1,0 +1,83 @@
+"""Plans of serving: asked for and looked at; what else is done with plans is in ``app.services.planning.plans``."""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+
+from app.db.status import PlanKind, PlanStatus
+from app.serialization import jsonable, load
+from app.services.clusters import snapshots
+from app.services.field_paths import errors_under
+from app.services.planning import models, plans
+from app.services.planning.planning_problems import requested_snapshot, search_options
+from app.services.planning.requests import ServingPlanRequest
+from app.services.planning.serving_problems import Wanted, serving_problem
+from cluster_models.serving.goal import ServedModel, ServingGoal
+from cluster_models.serving.plan import ServingPlan
+from cluster_models.serving.refusal import NoServingPlan
+from solver.problem import SearchOptions
+from solver.serving.problem import ServingProblem
+
+_LONGEST_NAME = 200
+
+
+def submit_serving_plan(
+    session: Session,
+    *,
+    request: ServingPlanRequest,
+    default_limit_s: float,
+    max_limit_s: float,
+    idempotency_key: str | None = None,
+) -> str:
+    """Store the plan that a request asks for, once for each key; returns its id."""
+    options = search_options(request.options, default_limit_s=default_limit_s, max_limit_s=max_limit_s)
+
+    def make() -> str:
+        return create_serving_plan(session, problem=requested_problem(session, request=request), options=options)
+
+    return plans.submit_once(session, request, idempotency_key, make)
+
+
+def requested_problem(session: Session, *, request: ServingPlanRequest) -> ServingProblem:
+    """The problem that a request describes, its snapshot stored; raises ``InvalidInput``."""
+    with errors_under("model"):
+        first = models.resolve_model(session, model=request.model)
+    others: list[Wanted] = []
+    for index, other in enumerate(request.others):
+        with errors_under(f"others[{index}]"):
+            others.append((models.resolve_model(session, model=other.model), other.workload))
+    snapshot = requested_snapshot(session, request)
+    return serving_problem(snapshot, (first, request.workload), others)
+
+
+def create_serving_plan(session: Session, *, problem: ServingProblem, options: SearchOptions) -> str:
+    """Store a plan to be made; returns its id.  The caller queues it once the transaction is committed."""
+    names = ", ".join(served.architecture.name for served in problem.models)[:_LONGEST_NAME]
+    content = {"models": jsonable(problem.models), "goal": jsonable(problem.goal)}
+    return plans.add_row(session, PlanKind.SERVING, problem.snapshot, names, content=content, options=options)
+
+
+def get_serving_problem(session: Session, *, plan_id: str) -> ServingProblem:
+    """Problem of a plan of serving; raises ``NotReady`` for one of training."""
+    row = plans.row_of_kind(session, plan_id, PlanKind.SERVING)
+    return ServingProblem(
+        snapshot=snapshots.get_snapshot(session, snapshot_id=row.snapshot_id),
+        models=load(tuple[ServedModel, ...], row.problem["models"]),
+        goal=load(ServingGoal, row.problem["goal"]),
+    )
+
+
+def get_serving_result(session: Session, *, plan_id: str) -> ServingPlan | NoServingPlan | None:
+    """Result of a plan of serving, or ``None`` while (or because) there is none; raises ``NotReady``."""
+    row = plans.row_of_kind(session, plan_id, PlanKind.SERVING)
+    if row.status == PlanStatus.SUCCEEDED:
+        return load(ServingPlan, row.result)
+    return load(NoServingPlan, row.result) if row.status == PlanStatus.INFEASIBLE else None
+
+
+def get_finished_serving_plan(session: Session, *, plan_id: str) -> ServingPlan:
+    """The plan that was found; raises ``NotReady`` when there is none (yet)."""
+    result = get_serving_result(session, plan_id=plan_id)
+    if isinstance(result, ServingPlan):
+        return result
+    raise plans.unfinished(plans.row_of_kind(session, plan_id, PlanKind.SERVING))

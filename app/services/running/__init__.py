@@ -1,0 +1,1 @@
+"""Jobs that run on a cluster, their plans and their GPUs."""

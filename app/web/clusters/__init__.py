@@ -1,0 +1,1 @@
+"""Pages of clusters: imports, links, measurements, what holds their GPUs."""

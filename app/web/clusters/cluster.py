@@ -1,0 +1,209 @@
+"""The page of a stored cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from app.presentation.figures import count, data_bytes, plural
+from app.presentation.links import (
+    SlowLinkRow,
+    by_place,
+    offered_flows,
+    offered_sizes,
+    shown_flows,
+    slow_link_rows,
+    slow_links_sentence,
+)
+from app.presentation.switches import shared_uplinks
+from app.services.clusters.aliases import StoredAlias
+from app.web.clusters.bandwidth import COLOURS, MOST_NODES, Colour, HeatMap, MapChoice, heat_map
+from app.web.clusters.fabric import Fabric
+from app.web.clusters.leaf_map import leaf_map
+from app.web.clusters.link_curve import LinkCurve, link_curve
+from app.web.clusters.node_groups import NodeGroup, node_groups
+from app.web.drawing import Drawing
+from cluster_models.cluster.topology import Cluster, Node, NodeState
+from cluster_models.units import GBIT
+from cluster_models.wording import named
+
+_MOST_NAMES: Final = 6
+MOST_SLOW: Final = 20
+"""Links that stand out listed at first."""
+_MOODS = {NodeState.READY: "good", NodeState.FAILED: "bad"}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """One line of the table of nodes; ``mood`` colours the state."""
+
+    name: str
+    aliases: str
+    state: str
+    mood: str
+    gpus: str
+    nics: str
+    labels: str
+
+    def matches(self, words: str) -> bool:
+        """Whether all ``words`` occur in the line, whatever their case."""
+        line = f"{self.name} {self.aliases} {self.state} {self.gpus} {self.labels}".casefold()
+        return all(word in line for word in words.casefold().split())
+
+
+@dataclass(frozen=True, slots=True)
+class MapForm:
+    """Choices of the heat map with what is chosen; ``places`` are groups of nodes where not all fit."""
+
+    flows: tuple[int, ...]
+    sizes: tuple[tuple[str, str], ...]
+    colours: tuple[tuple[str, str], ...]
+    places: tuple[str, ...]
+    chosen: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPage:
+    """A cluster as words, tables and drawings: the ``map`` of its nodes, in large ones the ``leaf_map`` of groups.
+
+    ``nodes`` are those that ``searched`` names, ``MOST_NODES`` of them at most; ``more_nodes`` counts the others.
+    """
+
+    name: str
+    facts: tuple[tuple[str, str], ...]
+    form: MapForm
+    leaf_map: Drawing | None
+    map: HeatMap | None
+    slow_sentence: str
+    slow: tuple[SlowLinkRow, ...]
+    more_slow: int
+    curve: LinkCurve | None
+    suspicions: tuple[str, ...]
+    nodes: tuple[NodeRow, ...]
+    more_nodes: int
+    searched: str
+    is_large: bool
+
+
+def cluster_page(
+    fabric: Fabric,
+    *,
+    version: int,
+    aliases: Sequence[StoredAlias] = (),
+    now: Cluster | None = None,
+    query: Mapping[str, str] | None = None,
+) -> ClusterPage:
+    """The page of a cluster with the measurements known now; ``aliases`` are other names of its nodes.
+
+    ``now`` has the nodes as failures left them, where that differs; ``query`` chooses what the drawings show, and
+    what it has that cannot be is left out.
+    """
+    cluster, query = fabric.snapshot.cluster, query or {}
+    nodes = cluster.nodes if now is None else now.nodes
+    groups = node_groups(cluster, by_place(cluster))
+    is_large = len(cluster.nodes) > MOST_NODES
+    choice = _choice(fabric, query)
+    chosen = {"flows": str(choice.flows), "size": f"{choice.message_bytes:.0f}", "colour": str(choice.colour)}
+    slow = {(link.source, link.destination) for link in fabric.slow}
+    rows, columns = _sides(groups, query, is_large=is_large)
+    slow_rows = slow_link_rows(fabric.slow)
+    most = len(slow_rows) if query.get("slow") == "all" else MOST_SLOW
+    names: dict[str, list[str]] = {}
+    for alias in aliases:
+        names.setdefault(alias.node, []).append(alias.alias)
+    searched = query.get("node", "").strip()
+    matching = [row for node in nodes if (row := _row(node, names.get(node.name, ()))).matches(searched)]
+    matching.sort(key=lambda row: row.mood == "good")
+    source, _, destination = query.get("link", "").partition(">")
+    return ClusterPage(
+        name=cluster.name,
+        facts=_facts(fabric, nodes, version),
+        form=_form(fabric, choice, groups if is_large else (), chosen | _named_sides(query)),
+        leaf_map=leaf_map(fabric.links, choice, groups, slow, chosen, fabric.rates) if is_large else None,
+        map=heat_map(fabric.links, choice, rows, columns, measured=fabric.rates, slow=slow, address="")
+        if rows and columns
+        else None,
+        slow_sentence=slow_links_sentence(len(slow_rows)),
+        slow=slow_rows[:most],
+        more_slow=max(0, len(slow_rows) - most),
+        curve=link_curve(fabric.links, fabric.rates, fabric.snapshot.samples, source, destination),
+        suspicions=fabric.suspicions,
+        nodes=tuple(matching[:MOST_NODES]),
+        more_nodes=max(0, len(matching) - MOST_NODES),
+        searched=searched,
+        is_large=is_large,
+    )
+
+
+def _facts(fabric: Fabric, nodes: Sequence[Node], version: int) -> tuple[tuple[str, str], ...]:
+    cluster = fabric.snapshot.cluster
+    usable = sum(node.usable for node in nodes)
+    uplinks = shared_uplinks(cluster)
+    return (
+        ("nodes", f"{count(len(nodes))}, {count(usable)} of them usable"),
+        ("GPUs", f"{count(cluster.gpu_count)}: {', '.join(sorted({node.gpu_kind for node in nodes}))}"),
+        ("measurements", plural(len(fabric.snapshot.samples), "sample")),
+        *([("shared uplinks, each direction", uplinks)] if uplinks else []),
+        ("version", str(version)),
+        ("snapshot", fabric.snapshot.id),
+        *([("source", cluster.source)] if cluster.source else []),
+    )
+
+
+def _choice(fabric: Fabric, query: Mapping[str, str]) -> MapChoice:
+    usual = shown_flows(fabric.links, max(node.gpu_count for node in fabric.snapshot.cluster.nodes))
+    choice = MapChoice(usual)
+    flows = next((each for each in offered_flows(fabric.links, usual) if str(each) == query.get("flows")), usual)
+    sizes = {f"{size:.0f}": size for size in offered_sizes(fabric.links)}
+    colour = query.get("colour", "")
+    return MapChoice(
+        flows,
+        sizes.get(query.get("size", ""), choice.message_bytes),
+        Colour(colour) if colour in set(Colour) else choice.colour,
+    )
+
+
+def _form(fabric: Fabric, choice: MapChoice, groups: Sequence[NodeGroup], chosen: Mapping[str, str]) -> MapForm:
+    return MapForm(
+        flows=offered_flows(fabric.links, choice.flows),
+        sizes=tuple((f"{size:.0f}", data_bytes(size)) for size in offered_sizes(fabric.links)),
+        colours=tuple((str(colour), words) for colour, words in COLOURS.items()),
+        places=tuple(group.name for group in groups),
+        chosen=chosen,
+    )
+
+
+def _named_sides(query: Mapping[str, str]) -> dict[str, str]:
+    return {side: query.get(side, "") for side in ("rows", "columns")}
+
+
+def _sides(
+    groups: Sequence[NodeGroup], query: Mapping[str, str], *, is_large: bool
+) -> tuple[Sequence[int], Sequence[int]]:
+    """Nodes that send and nodes that receive in the map: all of a small cluster, of a large one those asked for."""
+    if not is_large:
+        every = [position for group in groups for position in group.members]
+        return every, every
+    members = {group.name: group.members for group in groups}
+    rows = members.get(query.get("rows", ""), ())
+    return rows, members.get(query.get("columns", ""), rows)
+
+
+def leaves(cluster: Cluster) -> dict[str, str]:
+    """The leaf switch of every node that has one."""
+    return {node.name: node.labels["leaf"] for node in cluster.nodes if "leaf" in node.labels}
+
+
+def _row(node: Node, names: Sequence[str]) -> NodeRow:
+    slower = f", compute x{node.compute_slowdown:g}" if node.compute_slowdown > 1 else ""
+    taken = f", {len(node.gpus_in_use)} in use" if node.gpus_in_use else ""
+    return NodeRow(
+        name=node.name,
+        aliases=named(names, _MOST_NAMES),
+        state=f"{node.state}{slower}",
+        mood=_MOODS.get(node.state, "warn"),
+        gpus=f"{node.gpu_count} x {node.gpu_kind}{taken}",
+        nics=f"{node.nics.count} x {node.nics.bytes_per_s / GBIT:g} Gbit/s {node.nics.fabric}",
+        labels=", ".join(f"{key}={value}" for key, value in sorted(node.labels.items())),
+    )

@@ -1,0 +1,1 @@
+"""Pages of routing statistics and maps of experts."""

@@ -1,0 +1,1 @@
+"""Pages of jobs, failures and decisions on them."""

@@ -1,0 +1,208 @@
+"""An answer to failures: for each job a card, and what it means for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from app.exports.contract import Family, why_not
+from app.exports.registry import EXPORTS
+from app.presentation.figures import plural, spans
+from app.presentation.recovery import (
+    ACTIONS,
+    OTHER_ACTIONS,
+    SOURCES,
+    change,
+    data_size,
+    duration_range,
+    fallback_words,
+    tokens_per_s,
+)
+from app.presentation.replan_steps import steps
+from app.presentation.replans import explanation, lost_gpu_hours, moved_bytes, proof
+from app.presentation.survival import losses_sentence
+from app.services.decisions.replan_views import AnswerView
+from app.web.failures.health import quarantine_sentences
+from cluster_models.jobs.recovery import JobDecision, MovedRank, RecoveryAction
+from cluster_models.training.plan import Plan
+from cluster_models.wording import named
+
+MOST_CARDS: Final = 20
+"""Jobs that are shown in full at once."""
+_MOST_MOVES: Final = 40
+_LAUNCHED: Final = (Family.TRAINING, Family.KUBERNETES)
+_MOODS: Final = {
+    RecoveryAction.NONE: "good",
+    RecoveryAction.WAIT: "warn",
+    RecoveryAction.PAUSE: "bad",
+}
+_ORDER: Final = ("bad", "warn", "busy", "good")
+"""The worst news come first."""
+_RESHAPED: Final = (RecoveryAction.RESHAPE, RecoveryAction.SHRINK_DATA_PARALLEL)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Ranks that go from one node to another together."""
+
+    ranks: str
+    origin: str
+    target: str
+    state: str
+    size: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFile:
+    """A file to start a job with."""
+
+    words: str
+    file_name: str
+    format: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobCard:
+    """One job's part; ``figures`` in the order of what matters first."""
+
+    id: str
+    name: str
+    action: str
+    mood: str
+    reason: str
+    figures: tuple[tuple[str, str], ...]
+    bytes: tuple[tuple[str, str], ...]
+    falls_back: str
+    moves: tuple[Move, ...]
+    more_moves: int
+    moved_ranks: str
+    survives: tuple[str, ...]
+    considered: tuple[tuple[str, str], ...]
+    files: tuple[LaunchFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionView:
+    """A whole answer in words."""
+
+    explanation: str
+    steps: tuple[str, ...]
+    cards: tuple[JobCard, ...]
+    others: tuple[tuple[str, str, str], ...]
+    """Jobs without a card: id, name and action."""
+    untouched: str
+    spares: tuple[tuple[str, str], ...]
+    quarantine: tuple[str, ...]
+    proof: tuple[str, ...]
+
+
+def decision_view(answer: AnswerView, *, first: str = "") -> DecisionView:
+    """An answer, the worst news first.
+
+    Where there are many jobs only the first have a card, that of the id ``first`` among them.
+    """
+    decision = answer.decision
+    untouched = sorted(answer.untouched.get(job_id, job_id) for job_id in decision.untouched)
+    ordered = sorted(decision.jobs, key=lambda made: (made.job_id != first, _ORDER.index(_mood(made))))
+    shown, others = ordered[:MOST_CARDS], ordered[MOST_CARDS:]
+    return DecisionView(
+        explanation=explanation(decision, [(made.job_name, made.action) for made in decision.jobs]),
+        steps=tuple(step.sentence for step in steps(decision, answer.before)),
+        cards=tuple(_card(made) for made in shown),
+        others=tuple((made.job_id, made.job_name, ACTIONS[made.action]) for made in others),
+        untouched=", ".join(untouched),
+        spares=(
+            ("there were", _nodes(decision.spares_before)),
+            ("are used", _nodes(decision.spares_used)),
+            ("are left", _nodes(decision.spares_left)),
+        ),
+        quarantine=quarantine_sentences(decision.quarantine),
+        proof=tuple(proof(decision)),
+    )
+
+
+def _mood(made: JobDecision) -> str:
+    return _MOODS.get(made.action, "busy")
+
+
+def _card(made: JobDecision) -> JobCard:
+    moves = _moves(made.migration.moved)
+    return JobCard(
+        id=made.job_id,
+        name=made.job_name,
+        action=ACTIONS[made.action],
+        mood=_mood(made),
+        reason=made.reason,
+        figures=_figures(made),
+        bytes=moved_bytes(made.migration),
+        falls_back=fallback_words(made.migration),
+        moves=moves[:_MOST_MOVES],
+        more_moves=max(0, len(moves) - _MOST_MOVES),
+        moved_ranks=plural(len(made.migration.moved), "rank"),
+        survives=tuple(losses_sentence(losses) for losses in made.survives),
+        considered=tuple((OTHER_ACTIONS[each.action], each.reason) for each in made.considered),
+        files=() if made.plan is None else _files(made.plan),
+    )
+
+
+def _figures(made: JobDecision) -> tuple[tuple[str, str], ...]:
+    still = duration_range(made.migration.downtime)
+    if made.action is RecoveryAction.WAIT:
+        still = "until the nodes are back"
+    if made.action is RecoveryAction.PAUSE:
+        still = "until there is room again"
+    figures = [
+        ("stands still for", still),
+        ("before", tokens_per_s(made.tokens_per_s_before)),
+        ("after", tokens_per_s(made.tokens_per_s_after)),
+    ]
+    if made.tokens_per_s_after:
+        figures.append(("change", change(made.tokens_per_s_before, made.tokens_per_s_after)))
+    if made.plan is not None and made.action in _RESHAPED:
+        figures.append(("new shape", str(made.plan.configuration.degrees)))
+    if made.migration.moved:
+        figures.append(("ranks that move", str(len(made.migration.moved))))
+    return (*figures, ("GPU-hours lost", lost_gpu_hours(made)))
+
+
+def _moves(moved: Sequence[MovedRank]) -> tuple[Move, ...]:
+    """Ranks by where they come from and go to: those of one node go together."""
+    groups: dict[tuple[str, str], list[MovedRank]] = {}
+    for rank in moved:
+        groups.setdefault((rank.from_node, rank.to_node), []).append(rank)
+    return tuple(
+        Move(
+            ranks=spans(rank.rank for rank in ranks),
+            origin=origin or "nowhere: it is new",
+            target=f"{target} GPU {spans(rank.to_gpu for rank in ranks)}",
+            state=_givers(ranks),
+            size=data_size(sum(part.bytes for rank in ranks for part in rank.state)),
+        )
+        for (origin, target), ranks in groups.items()
+    )
+
+
+def _givers(ranks: Sequence[MovedRank]) -> str:
+    """Where the state comes from: each kind of source once, with its nodes."""
+    found: dict[str, set[str]] = {}
+    for rank in ranks:
+        for part in rank.state:
+            found.setdefault(SOURCES[part.source], set()).add(part.node if " " in SOURCES[part.source] else "")
+    told = []
+    for words, nodes in found.items():
+        named = sorted(filter(None, nodes)) if words.endswith(("on", "of")) else []
+        told.append(f"{words} {', '.join(named[:4])}{' and others' if len(named) > 4 else ''}".strip())
+    return "; ".join(told)
+
+
+def _files(plan: Plan) -> tuple[LaunchFile, ...]:
+    return tuple(
+        LaunchFile(export.description, export.file_name, name)
+        for name, export in EXPORTS.items()
+        if export.family in _LAUNCHED and why_not(export, plan) is None
+    )
+
+
+def _nodes(names: Sequence[str]) -> str:
+    return f"{len(names)}: {named(names, 8)}" if names else "none"

@@ -1,0 +1,1 @@
+"""Pages of plans of training and serving: forms, results, drawings."""

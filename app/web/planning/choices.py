@@ -1,0 +1,147 @@
+"""Choices of the lists in the new-plan form, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from app.documents.framework import SETTINGS, GradientPrecision, WireFact
+from app.web.planning.form import label
+from cluster_models.cluster.gpus import Precision
+from cluster_models.training.frameworks import (
+    AttentionKernels,
+    CudaGraphs,
+    ExpertDispatch,
+    Float8Scaling,
+    frameworks,
+)
+from cluster_models.training.workload import Choice, LinkBandwidth, Objective, Optimizer, Recompute, Sharding
+
+Options = tuple[tuple[str, str], ...]
+"""Values with their words."""
+
+NOT_SAID = ("", "not said")
+_PASTE = ("", "paste one below")
+_AS_CALIBRATED = ("", "none: imbalance as calibrated")
+_AS_FRAMEWORK = ("", "as the framework does")
+_WORDS: Final[Mapping[str, str]] = {
+    **{each: each.upper() for each in GradientPrecision},
+    AttentionKernels.VENDOR: "the vendor's (cuDNN), or FlashAttention-3",
+    AttentionKernels.FLASH_2: "FlashAttention-2",
+    AttentionKernels.FLASH_TRITON: "FlashAttention-1 in Triton",
+    CudaGraphs.PARTIAL: "attention and router",
+    CudaGraphs.FULL: "whole iteration",
+    ExpertDispatch.ALL_TO_ALL: "all-to-all",
+    ExpertDispatch.DEEPEP: "DeepEP",
+    ExpertDispatch.HYBRIDEP: "HybridEP",
+    Float8Scaling.DELAYED: "a scale a tensor, delayed",
+    Float8Scaling.CURRENT: "a scale a tensor, current",
+    Float8Scaling.ROW: "a scale a row",
+    Float8Scaling.BLOCK: "a scale a block",
+}
+"""Words for choices of settings that are not called as in documents."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The list of one setting of the framework, with its explanation."""
+
+    name: str
+    label: str
+    options: Options
+    hint: str
+
+    @classmethod
+    def of(cls, fact: WireFact) -> Setting:
+        """The list that offers what the fact can be."""
+        words = tuple((each, _WORDS.get(each, each)) for each in fact.choices)
+        own = words or (("true", "yes"), ("false", "no"))
+        return cls(fact.name, label(fact.name), (_AS_FRAMEWORK, *own), fact.fact.meaning)
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The offers of each list."""
+
+    clusters: Options
+    models: Options
+    calibrations: Options
+    routing: Options
+    framework: Options
+    precision: Options = tuple((value, value.upper()) for value in Precision)
+    settings: tuple[Setting, ...] = tuple(map(Setting.of, SETTINGS))
+    expert_order: Options = (("", "may be permuted"), ("true", "stays as in the checkpoint"))
+    optimizer: Options = ((Optimizer.ADAM, "Adam"), (Optimizer.SGD, "SGD"))
+    recompute: Options = (
+        (Recompute.NONE, "none"),
+        (Recompute.SELECTIVE, "selective"),
+        (Recompute.FULL, "full"),
+    )
+    sharding: Options = (
+        (Sharding.NONE, "none"),
+        (Sharding.OPTIMIZER, "optimizer state (ZeRO-1)"),
+        (Sharding.PARAMETERS, "parameters (ZeRO-3, FSDP)"),
+    )
+    objective: Options = (
+        (Objective.STEP_TIME, "step time"),
+        (Objective.GPU_TIME, "GPU time (step time times GPUs)"),
+        (Objective.COST, "cost (at the price of the GPUs)"),
+    )
+    link_bandwidth: Options = (
+        (LinkBandwidth.MEDIAN, "median"),
+        (LinkBandwidth.PESSIMISTIC, "pessimistic (p10)"),
+    )
+    choice: Options = (
+        (Choice.SIMPLEST, "the simplest"),
+        (Choice.FASTEST, "the fastest"),
+        (Choice.ROBUST, "the most robust"),
+    )
+    degrees: Options = (
+        ("tensor", "Tensor (TP)"),
+        ("pipeline", "Pipeline (PP)"),
+        ("data", "Data (DP)"),
+        ("context", "Context (CP)"),
+        ("expert", "Expert (EP)"),
+        ("expert_tensor", "Expert tensor parallel size (ETP)"),
+        ("virtual_pipeline", "Virtual stages (VPP)"),
+        ("micro_batch", "Micro-batch, sequences"),
+    )
+
+
+def shipped_frameworks() -> Options:
+    """The shipped generations, newest first."""
+    return tuple((each.name, each.title) for each in reversed(list(frameworks().values())))
+
+
+def pasted_or(names: Iterable[str]) -> Options:
+    """The offers of names, and of pasting."""
+    return (_PASTE, *((name, name) for name in names))
+
+
+def choices(
+    *,
+    clusters: Iterable[str],
+    models: Iterable[str],
+    calibrations: Iterable[str],
+    routing: Iterable[str],
+    described: Mapping[str, str],
+) -> Choices:
+    """The offers, with the stored clusters, calibrations and routing, and the models that have a name.
+
+    ``described`` are the frameworks that calibrations describe, with the name of the calibration.
+    """
+    return Choices(
+        clusters=(_PASTE, *((name, name) for name in clusters)),
+        models=(_PASTE, *((name, name) for name in models)),
+        calibrations=(("", "as shipped"), *((name, name) for name in calibrations if name)),
+        routing=(_AS_CALIBRATED, *((name, name) for name in routing)),
+        framework=(
+            *(
+                (name, f"{name} (described by the calibration {whose})")
+                for name, whose in described.items()
+                if name not in frameworks()
+            ),
+            *shipped_frameworks(),
+        ),
+    )

@@ -1,0 +1,45 @@
+"""How far a running search is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.db.status import PlanStatus
+from app.presentation.figures import count, percent, plural, seconds
+from app.services.planning.plans import PlanRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressNow:
+    """``words`` change only when there is news worth speaking; ``share`` is ``None`` while nothing is counted."""
+
+    words: str
+    share: str | None
+    figures: tuple[tuple[str, str], ...]
+
+
+def progress_now(plan: PlanRecord, now: datetime, *, ahead: int = 0) -> ProgressNow:
+    """The progress of a plan that waits, with ``ahead`` plans before it, or runs; best and bound are step times."""
+    elapsed = ("elapsed", f"{(now - plan.created_at).total_seconds():.0f} s")
+    newest = plan.progress
+    if plan.status is PlanStatus.QUEUED:
+        place = f" {plural(ahead, 'plan')} before this one." if ahead else ""
+        return ProgressNow(f"Waiting for a free solver.{place}", None, (elapsed,))
+    if newest is None:
+        return ProgressNow("The search is starting.", None, (elapsed,))
+    left, total = newest.candidates_left, newest.candidates_total
+    return ProgressNow(
+        words=f"Best so far: {newest.incumbent}, {seconds(newest.incumbent_s)} a step."
+        if newest.incumbent
+        else "The search is running; no plan has been found yet.",
+        share=f"{1 - left / total:.3f}" if total else None,
+        figures=(
+            elapsed,
+            ("phase", newest.phase.replace("_", " ")),
+            ("candidates left", f"{count(left)} of {count(total)}"),
+            ("best step time so far", seconds(newest.incumbent_s)),
+            ("no plan can beat", seconds(newest.bound_s)),
+            ("gap", percent(newest.gap, places=2)),
+        ),
+    )

@@ -1,0 +1,183 @@
+"""Pages of serving plans: the form of a new one, and what came out."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import RedirectResponse, Response
+from sqlalchemy.orm import Session
+from starlette.datastructures import FormData
+
+from app.db.engine import transaction
+from app.documents.cluster import ClusterDocument
+from app.documents.model import ModelDocument
+from app.documents.reading import problems_of
+from app.documents.serving import ServingWorkloadDocument
+from app.exports.options import options_of
+from app.presentation.serving_refusal import nothing_serves
+from app.resources import Service, service_of
+from app.services.clusters import clusters
+from app.services.errors import NotFound
+from app.services.pagination import MAX_LIMIT
+from app.services.planning import models, plans, serving_plans
+from app.services.planning.plans import PlanRecord
+from app.web.clusters.cluster import leaves
+from app.web.error_pages import PageRoute
+from app.web.examples import serving_examples, with_example
+from app.web.listing import plan_line
+from app.web.origin import sent_form
+from app.web.planning.choices import pasted_or
+from app.web.planning.exports import given_options, option_label
+from app.web.planning.form import FormProblem, Typed, typed
+from app.web.planning.progress import progress_now
+from app.web.planning.serving_form import (
+    CHOICES,
+    LABELS,
+    at_serving_fields,
+    blank_serving,
+    filled_serving,
+    serving_request,
+)
+from app.web.planning.serving_result import serving_exports, serving_result
+from app.web.rendering import page
+from cluster_models.errors import InvalidInput
+from cluster_models.model.catalogue import catalogue_models
+from cluster_models.serving.plan import ServingPlan
+from cluster_models.serving.refusal import NoServingPlan
+from solver.serving.problem import ServingProblem
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/plans/new/serving")
+def new_serving_plan(request: Request, example: str = "", cluster: str = "", again: str = "") -> Response:
+    """The empty form, or one with an example, a cluster, or an earlier plan's."""
+    service = service_of(request)
+    values = blank_serving(time_limit_s=service.settings.default_time_limit_s) | {"cluster": cluster}
+    with service.read_sessions() as session:
+        if again:
+            values = _asked_before(session, values, again)
+        values = with_example(values, serving_examples(catalogue_models()), example, filled_serving)
+        return _form(request, session, values, ())
+
+
+@router.post("/plans/new/serving")
+def ask_for_serving_plan(request: Request, data: Annotated[FormData, Depends(sent_form)]) -> Response:
+    """Queue the plan that was asked for, or show what is wrong with the request."""
+    service = service_of(request)
+    values, found = typed(data, blank_serving(time_limit_s=service.settings.default_time_limit_s))
+    if not found:
+        try:
+            plan_id = _create(service, values)
+        except InvalidInput as error:
+            found = at_serving_fields(problems_of(error), values)
+        except NotFound as error:
+            found = (FormProblem("cluster", LABELS["cluster"], str(error)),)
+        else:
+            service.queue_plan(plan_id)
+            return RedirectResponse(f"/plans/{plan_id}", 303)
+    with service.read_sessions() as session:
+        return _form(request, session, values, found)
+
+
+def serving_plan_page(request: Request, session: Session, record: PlanRecord) -> Response:
+    """A serving plan: its progress while it is searched for, then what came out."""
+    answer = serving_plans.get_serving_result(session, plan_id=record.id)
+    problem = serving_plans.get_serving_problem(session, plan_id=record.id)
+    given = given_options(request.query_params)
+    found = _wrong_options(given) if isinstance(answer, ServingPlan) else ()
+    valid = {} if found else given
+    exports = serving_exports(record.id, answer, given, valid) if isinstance(answer, ServingPlan) else None
+    return page(
+        request,
+        "serving_plan.html",
+        status=422 if found else 200,
+        plan=plan_line(record),
+        progress=progress_now(record, datetime.now(UTC)) if record.is_open else None,
+        result=serving_result(answer, leaves(problem.snapshot.cluster))
+        if isinstance(answer, ServingPlan)
+        else None,
+        nothing=nothing_serves(answer) if isinstance(answer, NoServingPlan) else None,
+        failure=record.error,
+        exports=exports,
+        found=found,
+    )
+
+
+def _wrong_options(given: dict[str, str]) -> tuple[FormProblem, ...]:
+    try:
+        options_of(given)
+    except InvalidInput as error:
+        name = error.field.removeprefix("options.")
+        return (FormProblem(name, option_label(name), f"{error.problem}; {error.remedy}".rstrip("; ")),)
+    return ()
+
+
+def _create(service: Service, values: Typed) -> str:
+    """Store what the form asks for; returns the id of the plan to be made."""
+    with transaction(service.sessions) as session:
+        return serving_plans.submit_serving_plan(
+            session,
+            request=serving_request(values),
+            default_limit_s=service.settings.default_time_limit_s,
+            max_limit_s=service.settings.max_time_limit_s,
+        )
+
+
+def _form(request: Request, session: Session, values: Typed, found: tuple[FormProblem, ...]) -> Response:
+    stored = clusters.list_clusters(session, limit=MAX_LIMIT)
+    own = models.list_models(session, limit=MAX_LIMIT)
+    return page(
+        request,
+        "new_serving_plan.html",
+        status=422 if found else 200,
+        values=values,
+        found=found,
+        labels=LABELS,
+        choices={
+            **CHOICES,
+            "cluster": pasted_or(record.name for record in stored.items),
+            "model": pasted_or([*(record.name for record in own.items), *catalogue_models()]),
+        },
+        examples=serving_examples(catalogue_models()),
+    )
+
+
+def _asked_before(session: Session, values: Typed, plan_id: str) -> Typed:
+    """The form as it was filled for an earlier plan; further models come back as text."""
+    record = plans.get_plan(session, plan_id=plan_id)
+    problem = serving_plans.get_serving_problem(session, plan_id=plan_id)
+    first, *others = problem.models
+    written = ServingWorkloadDocument.from_served(first, problem.goal).model_dump(mode="json")
+    values = filled_serving(values, written)
+    values |= {"time_limit_s": f"{record.options.time_limit_s:g}", "effort": str(record.options.effort)}
+    values |= _model_before(first.architecture.name, problem)
+    if others:
+        listed = [
+            {
+                "model": ModelDocument.from_architecture(each.architecture).model_dump(
+                    mode="json", exclude_none=True
+                ),
+                "workload": ServingWorkloadDocument.from_served(each).model_dump(
+                    mode="json", exclude_defaults=True
+                ),
+            }
+            for each in others
+        ]
+        values["others_text"] = json.dumps(listed, indent=2)
+    try:
+        return values | {"cluster": clusters.get_cluster(session, reference=record.cluster_name).name}
+    except NotFound:  # it came with the request, or is gone
+        document = ClusterDocument.from_cluster(problem.snapshot.cluster, problem.snapshot.samples)
+        return values | {"cluster_text": json.dumps(document.model_dump(mode="json", exclude_defaults=True))}
+
+
+def _model_before(name: str, problem: ServingProblem) -> Typed:
+    architecture = problem.models[0].architecture
+    if catalogue_models().get(name) == architecture:
+        return {"model": name}
+    document = ModelDocument.from_architecture(architecture).model_dump(mode="json", exclude_none=True)
+    return {"model_text": json.dumps(document, indent=2)}

@@ -1,1 +1,0 @@
-"""Pure functions from domain values to what a page shows: words, tables and the geometry of drawings."""
