@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from cluster_models.errors import InvalidModel
+from cluster_models.model.layer_kinds import LayerKind, Mixer, Mlp
 
 MOST_LAYERS: Final = 2_000
 """Far beyond any model; keeps a slip of the pen from costing minutes."""
@@ -192,6 +195,21 @@ class Architecture:
         return tuple(self.is_windowed_layer(layer) for layer in range(self.layers))
 
     @property
+    def layer_pattern(self) -> tuple[LayerKind, ...]:
+        """The kind of each layer in order."""
+        return _layer_pattern(self)
+
+    @property
+    def layer_kinds(self) -> tuple[LayerKind, ...]:
+        """The kinds of layers that the model has, in the order of their first layers."""
+        return _layer_kinds(self)
+
+    @property
+    def kind_numbers(self) -> tuple[int, ...]:
+        """For each layer in order, the index of its kind in ``layer_kinds``."""
+        return _kind_numbers(self)
+
+    @property
     def sparse_layers(self) -> int:
         """How many layers have experts."""
         return sum(self.sparse_pattern)
@@ -248,6 +266,13 @@ class Architecture:
         router = self.hidden * experts.count + experts.count * experts.router_bias
         return shared + self.hidden * experts.shared_gate + router + self.norm_parameters()
 
+    def layer_parameters(self, kind: LayerKind) -> int:
+        """Parameters of one layer of ``kind``, its experts included."""
+        if not kind.sparse:
+            return self.attention_parameters() + self.dense_mlp_parameters()
+        experts = self.experts.count * self.expert_parameters() if self.experts else 0
+        return self.attention_parameters() + self.sparse_common_parameters() + experts
+
     def prediction_projection_parameters(self) -> int:
         """Parameters of the matrix that joins hidden state and next embedding before a prediction layer."""
         return 2 * self.hidden * self.hidden
@@ -262,11 +287,7 @@ class Architecture:
 
     def parameters(self) -> int:
         """All parameters of the model; tied embeddings count once."""
-        sparse = self.sparse_layers
-        experts = self.experts.count * self.expert_parameters() if self.experts else 0
-        total = self.layers * self.attention_parameters()
-        total += (self.layers - sparse) * self.dense_mlp_parameters()
-        total += sparse * (self.sparse_common_parameters() + experts)
+        total = sum(layers * self.layer_parameters(kind) for kind, layers in Counter(self.layer_pattern).items())
         total += self.embedding_parameters() + self.head_parameters()
         return total - (self.hidden * self.vocabulary if self.tied_embeddings else 0)
 
@@ -276,3 +297,25 @@ class Architecture:
             return self.parameters()
         idle = self.sparse_layers * (self.experts.count - self.experts.active) * self.expert_parameters()
         return self.parameters() - idle
+
+
+@lru_cache(maxsize=256)
+def _layer_pattern(model: Architecture) -> tuple[LayerKind, ...]:
+    return tuple(
+        LayerKind(
+            Mixer.WINDOW if model.is_windowed_layer(layer) else Mixer.FULL,
+            Mlp.EXPERTS if model.is_sparse_layer(layer) else Mlp.DENSE,
+        )
+        for layer in range(model.layers)
+    )
+
+
+@lru_cache(maxsize=256)
+def _layer_kinds(model: Architecture) -> tuple[LayerKind, ...]:
+    return tuple(dict.fromkeys(model.layer_pattern))
+
+
+@lru_cache(maxsize=256)
+def _kind_numbers(model: Architecture) -> tuple[int, ...]:
+    numbers = {kind: number for number, kind in enumerate(model.layer_kinds)}
+    return tuple(numbers[kind] for kind in model.layer_pattern)

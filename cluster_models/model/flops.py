@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from cluster_models.model.architecture import Architecture
+from cluster_models.model.layer_kinds import LayerKind, Mixer
 
 BACKWARD_TO_FORWARD: Final = 2
 """The backward pass multiplies twice per forward product: for the inputs and for the weights."""
@@ -80,18 +81,18 @@ def attention_score_flops_per_key(architecture: Architecture) -> float:
 def layer_forward_flops(
     architecture: Architecture,
     sequence_length: int,
+    kind: LayerKind,
     *,
-    sparse: bool,
-    windowed: bool,
     attention: AttentionCount = AttentionCount.CAUSAL,
 ) -> ForwardFlops:
-    """Forward FLOPs per token of one layer with or without experts, with or without a window."""
+    """Forward FLOPs per token of one layer of ``kind``."""
+    windowed = kind.mixer is Mixer.WINDOW
     span = mean_attention_span(architecture, sequence_length, windowed=windowed, attention=attention)
     projections = 2.0 * architecture.attention_matrix_parameters()
     scores = span * attention_score_flops_per_key(architecture)
     per_width = 2.0 * architecture.mlp_matrices * architecture.hidden
     experts = architecture.experts
-    if experts is None or not sparse:
+    if experts is None or not kind.sparse:
         return ForwardFlops(projections, scores, dense_mlp=per_width * architecture.mlp_hidden)
     return ForwardFlops(
         projections,
@@ -114,12 +115,9 @@ def forward_flops_per_token(
     attention: AttentionCount = AttentionCount.CAUSAL,
 ) -> ForwardFlops:
     """Forward FLOPs of one token through the whole model, by part."""
-    kinds = Counter(zip(architecture.sparse_pattern, architecture.windowed_pattern, strict=True))
     parts = dict.fromkeys((part.name for part in fields(ForwardFlops)), 0.0)
-    for (sparse, windowed), layers in kinds.items():
-        layer = layer_forward_flops(
-            architecture, sequence_length, sparse=sparse, windowed=windowed, attention=attention
-        )
+    for kind, layers in Counter(architecture.layer_pattern).items():
+        layer = layer_forward_flops(architecture, sequence_length, kind, attention=attention)
         for name in parts:
             parts[name] += layers * getattr(layer, name)
     parts["head"] = head_forward_flops(architecture)

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from cluster_models.model.architecture import Architecture
+from cluster_models.model.layer_kinds import Mlp
 from cluster_models.training.frameworks import SelectiveRecompute
 from cluster_models.training.recompute import RecomputeModule
 from solver.candidates import FloatArray
@@ -28,14 +29,13 @@ Tensors = dict[RecomputeModule | None, FloatArray]
 
 @dataclass(frozen=True, slots=True)
 class LayerActivations:
-    """Bytes (n,) per layer and micro-batch.
+    """Bytes per layer and micro-batch.
 
-    ``dense`` and ``sparse``: kept from forward to backward.  ``working``: alive only while one layer runs
-    (gradients of its widest tensors, and what is computed again of it).
+    ``layers`` (n, K): kept from forward to backward of a layer of each kind.  ``working`` (n,): alive only while
+    one layer runs (gradients of its widest tensors, and what is computed again of it).
     """
 
-    dense: FloatArray
-    sparse: FloatArray
+    layers: FloatArray
     working: FloatArray
 
 
@@ -54,13 +54,12 @@ def layer_activations(
     gathered: Tensors = {None: _gathered(architecture, sizes, calibration) * lagging}
     attention = _joined(_attention(architecture, sizes, calibration), gathered)
     policies = _Policies(architecture, sizes, calibration, modules)
-    dense_mlp = _joined(_dense_mlp(architecture, sizes, calibration), gathered)
-    dense, dense_whole = policies.kept(_joined(attention, dense_mlp))
-    sparse, sparse_whole = policies.kept(_joined(attention, _sparse_mlp(architecture, sizes, calibration)))
-    again = np.maximum(
-        dense_whole - dense if architecture.mlp_hidden else 0.0,
-        sparse_whole - sparse if architecture.experts is not None else 0.0,
-    )
+    mlps = {
+        Mlp.DENSE: _joined(_dense_mlp(architecture, sizes, calibration), gathered),
+        Mlp.EXPERTS: _sparse_mlp(architecture, sizes, calibration),
+    }
+    found = [policies.kept(_joined(attention, mlps[kind.mlp])) for kind in architecture.layer_kinds]
+    again = np.maximum.reduce([whole - kept for kept, whole in found])
     width = sizes.element_bytes * ((2.0 if architecture.gated_mlp else 1.0) + 1.0)
     gradients = width * architecture.mlp_hidden * sizes.shard_tokens
     if (experts := architecture.experts) is not None:
@@ -69,7 +68,7 @@ def layer_activations(
         more = gathered_tokens(experts, sizes) - routed_tokens(experts, sizes)
         gradients = gradients + sizes.element_bytes * architecture.hidden * more
     stream = 2.0 * sizes.element_bytes * architecture.hidden * sizes.tokens
-    return LayerActivations(dense=dense, sparse=sparse, working=again + gradients + stream)
+    return LayerActivations(np.stack([kept for kept, _ in found], axis=1), again + gradients + stream)
 
 
 @dataclass(frozen=True, slots=True)

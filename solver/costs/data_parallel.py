@@ -147,17 +147,18 @@ def parameter_traffic(
     parameters: LocalParameters,
     calibration: Calibration,
     *,
+    shares: FloatArray,
     sparse_share: float,
     layer: Seconds,
     domain: int,
 ) -> LayerTraffic:
     """ZeRO-3: one average layer gathered forward and again backward, its gradients scattered.
 
-    ``layer`` is the time of the layer itself, beside which the next one travels; ``sparse_share`` the share of
-    sparse layers, ``domain`` the GPUs of a node or NVLink domain.  Collectives take g seconds alone and slow the
-    compute beside them by ``gather_contention`` g, wherever they lead: each rank moves the whole layer through its
-    own memory.  A layer of L seconds then takes L + max(contention g, g - L); where the group leaves its domain,
-    the placement decides on the second term.
+    ``layer`` is the time of the layer itself, beside which the next one travels; ``shares`` (K,) those of each kind
+    of layers, ``sparse_share`` that of the sparse ones, ``domain`` the GPUs of a node or NVLink domain.
+    Collectives take g seconds alone and slow the compute beside them by ``gather_contention`` g, wherever they
+    lead: each rank moves the whole layer through its own memory.  A layer of L seconds then takes
+    L + max(contention g, g - L); where the group leaves its domain, the placement decides on the second term.
     All zero where weights are gathered once a step instead (``_layer_by_layer``); gradients that are reduced once
     stay out of it.
     """
@@ -165,7 +166,7 @@ def parameter_traffic(
     zero3 = _layer_by_layer(batch, framework)
     common_ranks, routed_ranks = (np.where(zero3, ranks, 1.0) for ranks in data_ranks(batch))
     common = _Group.of(
-        _GATHERED_BYTES * ((1.0 - sparse_share) * parameters.layer + sparse_share * parameters.sparse_layer),
+        _GATHERED_BYTES * (parameters.layers @ shares),
         ranks=common_ranks,
         stride=_stride(batch),
         domain=domain,

@@ -17,7 +17,7 @@ from solver.costs.launching import Shelter
 from solver.costs.local_sizes import LocalSizes
 from solver.costs.routed_loads import RoutedLoads
 from solver.costs.seconds import Seconds
-from solver.costs.traffic import LayerTraffic
+from solver.costs.traffic import LayerTraffic, no_traffic
 
 _CONTENTION: Final = 0.2
 """Share of the GPU's multiprocessors that dispatch kernels occupy: 20 to 32 of 132 to 160 (defaults of DeepEP, and
@@ -63,9 +63,9 @@ def expert_traffic(
     hides beside the compute of another micro-batch; what is hidden so inside a domain still takes multiprocessors
     away from that compute.
     """
-    zeros = np.zeros_like(sizes.tokens)
     if (experts := architecture.experts) is None:
-        return LayerTraffic(Seconds(zeros, zeros), zeros, zeros, zeros, zeros, zeros)
+        return no_traffic(sizes)
+    zeros = np.zeros_like(sizes.tokens)
     token_bytes = sizes.element_bytes * architecture.hidden * sizes.shard_tokens * sizes.imbalance
     block = sizes.expert * sizes.expert_tensor
     spans = block > domain

@@ -11,6 +11,7 @@ from operator import add
 import numpy as np
 
 from cluster_models.model.architecture import Architecture
+from cluster_models.model.layer_kinds import Mixer
 from solver.candidates import FloatArray
 from solver.costs.compute import AttentionShape, Extent, Processor, attention_s, elementwise_s, linear_s, quantise_s
 from solver.costs.local_sizes import LocalSizes
@@ -58,35 +59,28 @@ def head_widths(architecture: Architecture) -> tuple[float, float]:
     return float(architecture.head_size), float(architecture.head_size)
 
 
-def attention_core(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> Seconds:
-    """Attention core of an average layer; windowed and full layers count by their share.
+def attention_core(gpu: Processor, architecture: Architecture, sizes: LocalSizes, mixer: Mixer) -> Seconds:
+    """Attention core of a layer.
 
     Visited pairs: a causal query at position i sees min(i, w) keys, s*w - w*w/2 pairs in all; blocks of w
     tokens see half of each block, s*w/2.
     """
-    s = sizes.sequence
-    spans = [(s, s * s / 2.0, 1.0)]
-    if architecture.sliding_window is not None:
-        w = min(float(architecture.sliding_window), s)
-        share = sum(architecture.windowed_pattern) / architecture.layers
+    s = span = sizes.sequence
+    pairs = s * s / 2.0
+    if mixer is Mixer.WINDOW and architecture.sliding_window is not None:
+        span = w = min(float(architecture.sliding_window), s)
         pairs = s * w / 2.0 if architecture.chunked_window else s * w - w * w / 2.0
-        spans = [(w, pairs, share), (s, s * s / 2.0, 1.0 - share)]
     key, value = head_widths(architecture)
-    total = Seconds(np.zeros_like(sizes.tokens), np.zeros_like(sizes.tokens))
-    for span, pairs, share in spans:
-        if share == 0.0:
-            continue
-        ranks = sizes.micro_batch / sizes.context
-        shape = AttentionShape(
-            heads=architecture.heads / sizes.tensor,
-            key_width=key,
-            value_width=value,
-            pairs=pairs * ranks,
-            full_pairs=s * s * ranks,
-            sequence=span,
-        )
-        total = total + attention_s(gpu, shape) * share
-    return total + _merged_blocks(gpu, architecture, sizes)
+    ranks = sizes.micro_batch / sizes.context
+    shape = AttentionShape(
+        heads=architecture.heads / sizes.tensor,
+        key_width=key,
+        value_width=value,
+        pairs=pairs * ranks,
+        full_pairs=s * s * ranks,
+        sequence=span,
+    )
+    return attention_s(gpu, shape) + _merged_blocks(gpu, architecture, sizes)
 
 
 def _merged_blocks(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> Seconds:

@@ -19,6 +19,7 @@ from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.compute import processor
 from solver.costs.data_parallel import reduces_each_micro_batch
 from solver.costs.launching import lagging
+from solver.costs.layer_counts import all_layers
 from solver.costs.local_sizes import LocalSizes, is_sharded, local_sizes
 from solver.costs.model_ends import deferred_head_bytes, deferred_products
 from solver.costs.parameters import LocalParameters, by_rank, local_parameters, sharing_ranks
@@ -73,8 +74,8 @@ def stage_memory(  # noqa: PLR0913 - each a fact of its own
 ) -> StageMemoryParts:
     """Memory of candidates that share their pipeline and virtual pipeline sizes.
 
-    ``layers``, (C, 2) or by candidate (n, C, 2), counts dense and sparse layers of every chunk, ``micro_batches``
-    (n,) those of a step.  With ``routed`` counts, tokens of the busiest expert rank in the worst layer stay.
+    ``layers``, (C, K) or by candidate (n, C, K), counts layers of each kind in every chunk, ``micro_batches`` (n,)
+    those of a step.  With ``routed`` counts, tokens of the busiest expert rank in the worst layer stay.
     The peak is either in a backward pass or, where the optimizer's step takes more than activations had taken, in
     that step, which then counts as optimizer.
     """
@@ -90,7 +91,7 @@ def stage_memory(  # noqa: PLR0913 - each a fact of its own
 
     def held(lagging: FloatArray | float) -> FloatArray:
         kept = layer_activations(architecture, sizes, calibration, settings.modules, lagging=lagging)
-        per_chunk = layers[..., 0] * kept.dense[:, None] + layers[..., 1] * kept.sparse[:, None]
+        per_chunk = (layers * kept.layers[:, None, :]).sum(axis=-1)
         if calibration.framework.keeps_stage_outputs and stages > 1:
             per_chunk = per_chunk + (sizes.element_bytes * architecture.hidden * sizes.stream_tokens)[:, None]
         return np.asarray(
@@ -167,10 +168,9 @@ def least_bytes(
     Weights, gradients and optimizer states do not depend on either: the mean of their sum over the pipeline ranks,
     which candidates share, and what the run time takes.  States that ZeRO-3 shards are not counted.
     """
-    sparse = np.array(architecture.sparse_pattern)
-    layers = np.zeros((int(batch.pipeline[0]), 2), dtype=np.int64)
-    layers[0] = (~sparse).sum(), sparse.sum()
-    layers[0, int(sparse[-1])] += architecture.prediction_layers
+    whole = all_layers(architecture)
+    layers = np.zeros((int(batch.pipeline[0]), len(whole)), dtype=np.int64)
+    layers[0] = whole
     parameters = local_parameters(batch, layers, architecture)
     states = _states(batch, parameters, workload, calibration, np.ones(len(batch), dtype=np.int64))
     held = (states.weights + states.gradients + states.optimizer).mean(axis=1)
@@ -243,7 +243,7 @@ def _states(
     common_ranks, routed_ranks = (ranks[:, None] for ranks in sharing_ranks(batch, framework))
     whole = parameters.common + parameters.routed
     owned = parameters.common / common_ranks + parameters.routed / routed_ranks
-    layer = np.maximum(parameters.layer, parameters.sparse_layer + parameters.experts)[:, None]
+    layer = parameters.largest_layer[:, None]
     zero3 = is_sharded(batch, Sharding.PARAMETERS)[:, None]
     stays_whole = framework.sharded_master & (batch.pipeline > 1)[:, None]
     gathered = np.where(stays_whole, whole, np.minimum(whole, 2.0 * layer + parameters.tables))

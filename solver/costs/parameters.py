@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from cluster_models.model.architecture import Architecture
+from cluster_models.model.layer_kinds import LayerKind
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.plan import RankOrder
 from cluster_models.training.workload import Sharding
@@ -22,14 +23,15 @@ PREDICTION_NORMS: Final = 3.0
 class LocalParameters:
     """Parameters per GPU before any data parallel sharding, counted in parameters.
 
-    ``layer`` and ``sparse_layer`` (n,): what all ranks of the context and data group hold of a dense or sparse
-    layer; ``experts`` (n,): routed experts of a sparse layer on one rank, each cut by ``expert_tensor``;
+    ``layers`` (n, K): what all ranks of the context and data group hold of a layer of each kind; ``experts`` (n,):
+    routed experts of a sparse layer on one rank, each cut by ``expert_tensor``; ``largest_layer`` (n,): the most of
+    one layer, these included;
     ``common`` (n, P) and ``routed`` (n, P): totals of a pipeline rank, embedding and head included; ``tables``
     (n, P): those of embedding and head alone.
     """
 
-    layer: FloatArray
-    sparse_layer: FloatArray
+    layers: FloatArray
+    largest_layer: FloatArray
     experts: FloatArray
     common: FloatArray
     routed: FloatArray
@@ -40,21 +42,16 @@ def local_parameters(batch: CandidateBatch, layers: IntArray, architecture: Arch
     """Parameters of every candidate; matrices are split over tensor ranks, norms and routers repeated.
 
     Tied embeddings that share a GPU count once; on two pipeline ranks both keep a copy, as Megatron does.
-    ``layers``, (C, 2) or by candidate (n, C, 2), includes multi-token prediction layers; their projections and
+    ``layers``, (C, K) or by candidate (n, C, K), includes multi-token prediction layers; their projections and
     norms, and the copy of the embedding that they look up on the last of several pipeline ranks, are added here.
     """
     tensor = batch.tensor.astype(np.float64)
-    attention = _split(architecture.attention_parameters(), repeated_attention(architecture), tensor)
-    norm = architecture.norm_parameters()
-    layer = attention + _split(architecture.dense_mlp_parameters(), norm if architecture.mlp_hidden else 0, tensor)
-    if not layers[..., 0].any():
-        layer = np.zeros_like(layer)
-    sparse_layer, experts = np.zeros_like(tensor), np.zeros_like(tensor)
+    kinds = architecture.layer_kinds
+    common = np.stack([_layer(architecture, kind, tensor) for kind in kinds], axis=1)
+    experts = np.zeros_like(tensor)
     if (moe := architecture.experts) is not None:
-        router = architecture.hidden * moe.count + norm
-        sparse_layer = attention + _split(architecture.sparse_common_parameters(), router, tensor)
         experts = moe.count * architecture.expert_parameters() / batch.expert_block
-    chunks = layers[..., 0] * layer[:, None] + layers[..., 1] * sparse_layer[:, None]
+    chunks = (layers * common[:, None, :]).sum(axis=-1)
     vocabulary = architecture.vocabulary * architecture.hidden / tensor
     tables = np.zeros_like(chunks)
     tables[:, 0] += vocabulary + architecture.learned_positions * architecture.hidden
@@ -69,13 +66,28 @@ def local_parameters(batch: CandidateBatch, layers: IntArray, architecture: Arch
     chunks[:, -1] += architecture.prediction_layers * (projection + norms)
     stages = int(batch.pipeline[0])
     return LocalParameters(
-        layer=layer,
-        sparse_layer=sparse_layer,
+        layers=common,
+        largest_layer=(common + experts[:, None] * [kind.sparse for kind in kinds]).max(axis=1),
         experts=experts,
         common=by_rank(chunks, stages),
-        routed=by_rank(layers[..., 1] * experts[:, None], stages),
+        routed=by_rank(sparse_counts(architecture, layers) * experts[:, None], stages),
         tables=by_rank(tables, stages),
     )
+
+
+def _layer(architecture: Architecture, kind: LayerKind, tensor: FloatArray) -> FloatArray:
+    """(n,) parameters of a layer of ``kind`` that one of ``tensor`` (n,) ranks holds beside its routed experts."""
+    norm = architecture.norm_parameters()
+    attention = _split(architecture.attention_parameters(), repeated_attention(architecture), tensor)
+    if not kind.sparse or (moe := architecture.experts) is None:
+        return attention + _split(architecture.dense_mlp_parameters(), norm, tensor)
+    router = architecture.hidden * moe.count + norm
+    return attention + _split(architecture.sparse_common_parameters(), router, tensor)
+
+
+def sparse_counts(architecture: Architecture, layers: IntArray) -> IntArray:
+    """(C,) or (n, C) layers with experts of chunks that hold ``layers``, (C, K) or (n, C, K), of each kind."""
+    return np.asarray(layers @ np.array([kind.sparse for kind in architecture.layer_kinds], dtype=np.int64))
 
 
 def by_rank(chunks: FloatArray, stages: int) -> FloatArray:

@@ -6,7 +6,10 @@ the order the model runs through them (chunk ``c`` sits on pipeline rank ``c % p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import numpy as np
 
@@ -26,7 +29,7 @@ from solver.costs.data_parallel import (
     tail_transfers,
 )
 from solver.costs.expert_traffic import expert_traffic
-from solver.costs.launching import Shelter, host_bound, sparse_host_bound, sparse_launches
+from solver.costs.launching import host_bound, sparse_host_bound, sparse_launches
 from solver.costs.layer_costs import attention_block, attention_core, dense_mlp
 from solver.costs.local_sizes import LocalSizes, local_sizes
 from solver.costs.model_ends import (
@@ -37,14 +40,27 @@ from solver.costs.model_ends import (
     gathered_logits_s,
     head_and_loss,
 )
-from solver.costs.parameters import by_rank, local_parameters, sharing_ranks, transfers_cross
+from solver.costs.parameters import (
+    by_rank,
+    local_parameters,
+    sharing_ranks,
+    sparse_counts,
+    transfers_cross,
+)
 from solver.costs.prediction import prediction_ends
 from solver.costs.recomputation import recomputation
 from solver.costs.routed_loads import RoutedLoads
 from solver.costs.seconds import Seconds
 from solver.costs.sparse_layers import sparse_mlp
 from solver.costs.straggling import straggling
-from solver.costs.traffic import CrossTraffic, LayerTraffic, context_traffic, tensor_traffic
+from solver.costs.traffic import (
+    CrossTraffic,
+    LayerTraffic,
+    context_traffic,
+    joined_traffic,
+    no_traffic,
+    tensor_traffic,
+)
 
 __all__ = ["CrossTraffic", "StepCosts", "step_costs"]
 
@@ -97,15 +113,14 @@ class StepCosts:
 
 @dataclass(frozen=True, slots=True)
 class _Layers:
-    """Seconds (n,) of one average layer of each kind; only collectives lack their recomputation."""
+    """Seconds (n,) of a layer by kind (``Architecture.layer_kinds``); only collectives lack their recomputation."""
 
-    dense: Seconds
-    sparse: Seconds
+    seconds: tuple[Seconds, ...]
+    blocks: FloatArray
+    """(K,) blocks that tensor ranks split: attention, and an MLP or the shared expert if there is one."""
     tensor_block: Seconds
-    sparse_blocks: float
-    """Blocks of a sparse layer that tensor ranks split: attention, and the shared expert if there is one."""
-    context: LayerTraffic
-    expert: LayerTraffic
+    context: tuple[LayerTraffic, ...]
+    expert: tuple[LayerTraffic, ...]
 
 
 def step_costs(  # noqa: PLR0913 - each a fact of its own
@@ -123,8 +138,8 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
 ) -> StepCosts:
     """Costs of candidates that share their pipeline and virtual pipeline sizes.
 
-    ``layers``, (C, 2) or by candidate (n, C, 2), counts dense and sparse decoder layers of every chunk; chunk 0
-    also holds the embedding and the last chunk final norm, output head and loss.  ``calibration`` defaults to the
+    ``layers``, (C, K) or by candidate (n, C, K), counts decoder layers of each kind in every chunk; chunk 0 also
+    holds the embedding and the last chunk final norm, output head and loss.  ``calibration`` defaults to the
     GPU kind's own.  ``routed``: what their expert ranks carry by counts of the routing; without it, by calibration.
     ``tensor_slowdown`` (n,): how much longer tensor parallel collectives take than inside a domain.
     Formulas: docs/cost_model.md.
@@ -146,14 +161,15 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
         tensor_slowdown=tensor_slowdown,
     )
     parameters = local_parameters(batch, layers, architecture)
-    sparse_share = float(layers[..., 1].sum() / max(layers.sum(), 1))
+    shares = layers.reshape(-1, layers.shape[-1]).sum(axis=0) / max(layers.sum(), 1)
     gathers = parameter_traffic(
         gpu,
         batch,
         parameters,
         calibration,
-        sparse_share=sparse_share,
-        layer=parts.dense * (1.0 - sparse_share) + parts.sparse * sparse_share,
+        shares=shares,
+        sparse_share=float(sparse_counts(architecture, layers).sum() / max(layers.sum(), 1)),
+        layer=reduce(add, (each * share for each, share in zip(parts.seconds, shares.tolist(), strict=True))),
         domain=domain,
     )
     stages = int(batch.pipeline[0])
@@ -177,7 +193,7 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     forward = compute.forward + tensor.forward + context.forward + expert.forward
     backward = compute.backward + tensor.backward + context.backward + expert.backward
     buffers = gradient_bytes(batch, parameters, calibration, workload.precision)
-    every, sparse = layers.sum(axis=-1).astype(np.float64), layers[..., 1].astype(np.float64)
+    every = layers.sum(axis=-1).astype(np.float64)
     reduce_passes, gather_passes = ring_passes(batch, calibration, domain)
     reductions = np.where(reduces_each_micro_batch(batch, calibration.framework), micro_batches, 1.0)
     gather_ranks, expert_gather_ranks = sharing_ranks(batch, calibration.framework)
@@ -194,8 +210,8 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
         context_s=context.forward + context.backward,
         expert_s=expert.forward + expert.backward,
         transfer_bytes=sizes.element_bytes * architecture.hidden * sizes.shard_tokens,
-        context_traffic=parts.context.cross(every, sizes.full_recompute | sizes.selective_recompute),
-        expert_traffic=parts.expert.cross(sparse, sizes.full_recompute),
+        context_traffic=joined_traffic(parts.context, layers, sizes.full_recompute | sizes.selective_recompute),
+        expert_traffic=joined_traffic(parts.expert, layers, sizes.full_recompute),
         parameter_traffic=gathers.cross(every, no_repeat),
         reduce_passes=reductions * reduce_passes,
         gather_passes=gather_passes,
@@ -233,37 +249,45 @@ def _layers(  # noqa: PLR0913 - each a fact of its own
     Megatron's condition is no pipeline, or an interleaved one.  Groups of up to ``domain`` GPUs stay together;
     ``crossing`` (n,): pipeline transfers leave them.
     """
-    calibration = chip.calibration
-    core = attention_core(chip, architecture, sizes)
-    attention = attention_block(chip, architecture, sizes) + core
-    dense = attention + dense_mlp(chip, architecture, sizes) if architecture.mlp_hidden else attention
-    experts = architecture.experts
-    repeated = recomputation(chip, architecture, sizes, core)
+    calibration, experts = chip.calibration, architecture.experts
+    cores = {kind.mixer: attention_core(chip, architecture, sizes, kind.mixer) for kind in architecture.layer_kinds}
+    around = attention_block(chip, architecture, sizes)
     block = tensor_traffic(gpu, calibration, architecture, sizes)
     if tensor_slowdown is not None:
         block = block * tensor_slowdown
-    sparse_blocks = 2.0 if experts is not None and experts.shared_hidden else 1.0
-    nothing = np.zeros_like(sizes.tokens)
-    sparse, shelter = attention, Shelter(nothing, nothing)
-    if experts is not None:
-        overlapped = calibration.framework.expert_overlap & overlappable & ~sizes.full_recompute
-        sparse, shelter = sparse_host_bound(
-            attention + sparse_mlp(chip, architecture, experts, sizes),
-            block * sparse_blocks,
-            calibration,
-            overlapped=overlapped & (sizes.expert > 1),
-            experts=experts.count / sizes.expert,
-            launches=sparse_launches(architecture),
-        )
+    seconds, blocks, dispatch = [], [], []
+    for kind in architecture.layer_kinds:
+        attention = around + cores[kind.mixer]
+        repeated = recomputation(chip, architecture, sizes, cores[kind.mixer])
+        if not kind.sparse or experts is None:
+            layer = attention + dense_mlp(chip, architecture, sizes)
+            layer = host_bound(layer, block + block, calibration, tensor=sizes.tensor, crossing=crossing)
+            blocks.append(2.0)
+            dispatch.append(no_traffic(sizes))
+        else:
+            overlapped = calibration.framework.expert_overlap & overlappable & ~sizes.full_recompute
+            blocks.append(2.0 if experts.shared_hidden else 1.0)
+            layer, shelter = sparse_host_bound(
+                attention + sparse_mlp(chip, architecture, experts, sizes),
+                block * blocks[-1],
+                calibration,
+                overlapped=overlapped & (sizes.expert > 1),
+                experts=experts.count / sizes.expert,
+                launches=sparse_launches(architecture),
+            )
+            dispatch.append(
+                expert_traffic(gpu, calibration, architecture, sizes, shelter=shelter, domain=domain, routed=routed)
+            )
+        seconds.append(repeated.added(layer, sizes, dense=not kind.sparse))
     return _Layers(
-        dense=repeated.added(
-            host_bound(dense, block + block, calibration, tensor=sizes.tensor, crossing=crossing), sizes, dense=True
-        ),
-        sparse=repeated.added(sparse, sizes, dense=False),
+        seconds=tuple(seconds),
+        blocks=np.array(blocks),
         tensor_block=block,
-        sparse_blocks=sparse_blocks,
-        context=context_traffic(gpu, architecture, sizes, core=core, domain=domain),
-        expert=expert_traffic(gpu, calibration, architecture, sizes, shelter=shelter, domain=domain, routed=routed),
+        context=tuple(
+            context_traffic(gpu, architecture, sizes, core=cores[kind.mixer], domain=domain)
+            for kind in architecture.layer_kinds
+        ),
+        expert=tuple(dispatch),
     )
 
 
@@ -285,13 +309,14 @@ def _chunks(
     Full recomputation runs every layer forward again, its collectives included; selective recomputation the
     attention core and its ring (arXiv 2205.05198, section 5).
     """
-    dense_count, sparse_count = layers[..., 0].astype(np.float64), layers[..., 1].astype(np.float64)
-    every = dense_count + sparse_count
+    counts = [layers[..., kind].astype(np.float64) for kind in range(layers.shape[-1])]
     full, core = sizes.full_recompute, sizes.full_recompute | sizes.selective_recompute
-    compute = (
-        parts.dense.in_chunks(dense_count) + parts.sparse.in_chunks(sparse_count) + gathers.inside.in_chunks(every)
-    )
-    tensor = parts.tensor_block.again(full).in_chunks(2.0 * dense_count + parts.sparse_blocks * sparse_count)
+
+    def of_kinds(each: Sequence[Seconds]) -> Seconds:
+        return reduce(add, (one.in_chunks(held) for one, held in zip(each, counts, strict=True)))
+
+    compute = of_kinds(parts.seconds) + gathers.inside.in_chunks(layers.sum(axis=-1).astype(np.float64))
+    tensor = parts.tensor_block.again(full).in_chunks(layers @ parts.blocks)
     first = embedding(ends, architecture, sizes)
     last, heads = head_and_loss(ends, architecture, sizes, deferred=deferred), 1
     if architecture.prediction_layers:
@@ -303,6 +328,6 @@ def _chunks(
         tensor.forward[:, chunk] += blocks * parts.tensor_block.forward / 2.0
         tensor.backward[:, chunk] += blocks * parts.tensor_block.forward / 2.0
     tensor.forward[:, -1] += heads * logits_s
-    context = parts.context.inside.again(core).in_chunks(every)
-    expert = parts.expert.inside.again(full).in_chunks(sparse_count)
+    context = of_kinds([each.inside.again(core) for each in parts.context])
+    expert = of_kinds([each.inside.again(full) for each in parts.expert])
     return compute, tensor, context, expert

@@ -6,6 +6,7 @@ Letters: T tokens of a context rank, h hidden width.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.cluster.measurements import Collective
 from cluster_models.model.architecture import Architecture
-from solver.candidates import BoolArray, FloatArray
+from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s, domain_send_s
 from solver.costs.layer_costs import head_widths, local_kv_heads
@@ -66,6 +67,37 @@ class LayerTraffic:
             backward_hidden_s=self.backward_hidden_s,
             window_bytes=self.window_bytes,
         )
+
+
+def joined_traffic(kinds: Sequence[LayerTraffic], layers: IntArray, repeat_forward: BoolArray) -> CrossTraffic:
+    """What crosses nodes in chunks with ``layers``, (C, K) or (n, C, K), of kinds with the same messages or none.
+
+    What hides a message is the mean over the layers that send any.
+    """
+    held = layers.reshape(-1, layers.shape[-1]).sum(axis=0).tolist()
+    sending = [count if kind.forward_count.any() else 0 for kind, count in zip(kinds, held, strict=True)]
+    crossing = [
+        kind.cross(layers[..., number].astype(np.float64), repeat_forward) for number, kind in enumerate(kinds)
+    ]
+
+    def mean(each: Sequence[FloatArray]) -> FloatArray:
+        total = sum(count * part for count, part in zip(sending, each, strict=True))
+        return np.asarray(total / max(sum(sending), 1))
+
+    return CrossTraffic(
+        message_bytes=np.maximum.reduce([part.message_bytes for part in crossing]),
+        forward_count=np.asarray(sum(part.forward_count for part in crossing)),
+        backward_count=np.asarray(sum(part.backward_count for part in crossing)),
+        forward_hidden_s=mean([part.forward_hidden_s for part in crossing]),
+        backward_hidden_s=mean([part.backward_hidden_s for part in crossing]),
+        window_bytes=min(part.window_bytes for part in crossing),
+    )
+
+
+def no_traffic(sizes: LocalSizes) -> LayerTraffic:
+    """What a layer without such a collective sends."""
+    nothing = np.zeros_like(sizes.tokens)
+    return LayerTraffic(Seconds(nothing, nothing), nothing, nothing, nothing, nothing, nothing)
 
 
 def tensor_traffic(

@@ -54,28 +54,28 @@ class Units:
 def units_of(architecture: Architecture) -> Units:
     """The units of a model; they add up to ``local_parameters`` (``solver.costs.parameters``) of every shape."""
     norm = architecture.norm_parameters()
-    sparse = [*architecture.sparse_pattern]
-    sparse += [sparse[-1]] * architecture.prediction_layers
+    kinds = [*architecture.layer_pattern]
+    kinds += [kinds[-1]] * architecture.prediction_layers
     attention, whole = architecture.attention_parameters(), repeated_attention(architecture)
     dense_norm = norm if architecture.mlp_hidden else 0
     router = 0 if architecture.experts is None else architecture.hidden * architecture.experts.count + norm
     experts = 0 if architecture.experts is None else architecture.experts.count * architecture.expert_parameters()
     cut, repeated, routed = [], [], []
-    for layer, is_sparse in enumerate(sparse):
-        block = architecture.sparse_common_parameters() if is_sparse else architecture.dense_mlp_parameters()
-        stays = router if is_sparse else dense_norm
+    for layer, kind in enumerate(kinds):
+        block = architecture.sparse_common_parameters() if kind.sparse else architecture.dense_mlp_parameters()
+        stays = router if kind.sparse else dense_norm
         extra = layer >= architecture.layers
         norms = PREDICTION_NORMS * architecture.norm_vectors * architecture.hidden * extra
         cut.append(attention - whole + block - stays + architecture.prediction_projection_parameters() * extra)
         repeated.append(whole + stays + norms)
-        routed.append(experts * is_sparse)
+        routed.append(experts * kind.sparse)
     vocabulary = architecture.vocabulary * architecture.hidden
     cut += [vocabulary, 0, 0 if architecture.tied_embeddings else vocabulary, 0]
     repeated += [0, architecture.learned_positions * architecture.hidden, 0]
     repeated += [architecture.norm_vectors * architecture.hidden]
     routed += [0] * 4
     tables = [np.array(values, dtype=np.float64) for values in (cut, repeated, routed)]
-    return Units(len(sparse), *tables)
+    return Units(len(kinds), *tables)
 
 
 def homes_of(architecture: Architecture, configuration: Configuration) -> BoolArray:

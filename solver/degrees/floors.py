@@ -5,6 +5,7 @@ A family is what differs in its virtual stages alone: one candidate without, or 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from cluster_models.units import HOUR
 from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.costs.calibration import calibration_of
 from solver.costs.compute import processor
+from solver.costs.layer_counts import all_layers
 from solver.costs.memory import least_bytes
 from solver.costs.straggling import straggling
 from solver.degrees.enumeration import joined_batches, virtual_sizes
@@ -66,10 +68,10 @@ def floors_s(problem: PlanningProblem, fabric: Fabric, gpus: IntArray) -> FloatA
     architecture, workload = problem.architecture, problem.workload
     calibration = calibration_of(fabric.gpu, workload.framework, problem.fitted)
     per_token = 0.0
-    for sparse in architecture.sparse_pattern:
-        part = layer_forward_flops(architecture, workload.sequence_length, sparse=sparse, windowed=False)
+    for kind, layers in Counter(architecture.layer_pattern).items():
+        part = layer_forward_flops(architecture, workload.sequence_length, kind)
         routed = part.routed_experts * min(1.0, calibration.expert_imbalance)
-        per_token += part.attention_projections + part.dense_mlp + part.shared_experts + routed
+        per_token += layers * (part.attention_projections + part.dense_mlp + part.shared_experts + routed)
     rate = processor(fabric.gpu, workload.precision, calibration).matmul_flops * max(1.0, calibration.grouped_share)
     flops = (1 + BACKWARD_TO_FORWARD) * per_token * workload.sequence_length * workload.global_batch
     return np.asarray(straggling(gpus / fabric.gpus_per_node, calibration) * flops / (rate * gpus))
@@ -109,16 +111,16 @@ def family_floors(problem: PlanningProblem, fabric: Fabric, families: CandidateB
     faster, for fewer GPUs straggle less and fewer transfers leave a domain.
     """
     floors = np.empty(len(families))
-    sparse = np.array(problem.architecture.sparse_pattern)
+    whole, last = all_layers(problem.architecture), problem.architecture.kind_numbers[-1]
     for piped in (False, True):
         rows = np.flatnonzero((families.pipeline > 1) == piped)
         for first in range(0, len(rows), MOST_CELLS // 2):
             own = rows[first : first + MOST_CELLS // 2]
             batch = families.take(own)
             ranks = 2 if piped else 1
-            layers = np.zeros((ranks, 2), dtype=np.int64)
-            layers[0] = (~sparse).sum(), sparse.sum()
-            layers[-1, int(sparse[-1])] += problem.architecture.prediction_layers
+            layers = np.zeros((ranks, len(whole)), dtype=np.int64)
+            layers[-1, last] = problem.architecture.prediction_layers
+            layers[0] += whole - layers[-1]
             kinds = np.zeros((len(own), ranks), dtype=np.int64)
             short = replace(batch, pipeline=np.full(len(own), ranks, dtype=np.int64))
             costs = costs_of(problem, fabric, short, layers, kinds)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from functools import lru_cache
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -14,6 +13,7 @@ from cluster_models.model.flops import head_forward_flops, layer_forward_flops
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.layer_splits import LayerSplit, can_launch, simple_splits, split_of, takes_any_split
 from solver.candidates import FloatArray, IntArray
+from solver.costs.layer_counts import chunk_kinds
 
 EVEN_TOLERANCE: Final = 0.005
 BEHIND_HEAD: Final = 2
@@ -28,17 +28,13 @@ def layer_flops(architecture: Architecture, sequence_length: int) -> tuple[Float
     That is the output head, and of every multi-token prediction layer a decoder layer, the projection of hidden
     state and next embedding to one width, and the head again.
     """
-    kinds = list(zip(architecture.sparse_pattern, architecture.windowed_pattern, strict=True))
-    flops = {
-        (sparse, windowed): layer_forward_flops(
-            architecture, sequence_length, sparse=sparse, windowed=windowed
-        ).total
-        for sparse, windowed in set(kinds)
-    }
+    kinds = architecture.layer_kinds
+    flops = np.array([layer_forward_flops(architecture, sequence_length, kind).total for kind in kinds])
+    weights = flops[list(architecture.kind_numbers)]
     head = head_forward_flops(architecture)
     projection = 2.0 * architecture.prediction_projection_parameters()
-    after = head + architecture.prediction_layers * (flops[kinds[-1]] + projection + head)
-    return np.array([flops[kind] for kind in kinds]), after
+    after = head + architecture.prediction_layers * (float(weights[-1]) + projection + head)
+    return weights, after
 
 
 @lru_cache(maxsize=4096)
@@ -142,14 +138,9 @@ def _split(ends: list[float], head: float, chunks: int, limit: float) -> list[in
 
 
 def chunk_layers(architecture: Architecture, layout: Layout) -> IntArray:
-    """(chunks, 2): dense and sparse layers of each chunk in model order.
+    """(C, K): layers of each kind (``Architecture.layer_kinds``) in each chunk, chunks in model order.
 
     Multi-token prediction layers are decoder layers like the last one, on the last chunk.
     """
-    counts = [count for row in layout for count in row]
-    sparse = np.array(architecture.sparse_pattern)
-    ends = np.concatenate([[0], np.cumsum(counts)])
-    per_chunk = np.array([int(sparse[a:b].sum()) for a, b in pairwise(ends)])
-    found = np.stack([np.array(counts) - per_chunk, per_chunk], axis=1)
-    found[-1, int(sparse[-1])] += architecture.prediction_layers
-    return found
+    counts = np.array([[count for row in layout for count in row]], dtype=np.int64)
+    return np.asarray(chunk_kinds(architecture, counts)[0])

@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
+from solver.costs.layer_counts import chunk_kinds
 from solver.degrees.enumeration import Enumeration, enumerate_candidates, joined_batches, worlds_of
 from solver.degrees.layout import chunk_layers
 from solver.degrees.mixing import can_mix, mixed_rows
 from solver.degrees.pricing import optimistic_step_s
-from solver.degrees.speeds import chunk_seconds, chunk_types, layouts_by_speed, probe_layers
+from solver.degrees.speeds import chunk_seconds, layouts_by_speed, probe_layers
 from solver.degrees.staging import (
     Staging,
     costs_by_kind,
@@ -187,7 +188,7 @@ def mixed_prices(problem: PlanningProblem, fabric: Fabric, index: int) -> Iterat
     for rows in groups(every):
         batch, kinds = every.take(rows), np.array([mixes[row] for row in rows], dtype=np.int64)
         counts = mixed_layouts(problem, fabric, batch, kinds)
-        layers = chunk_types(architecture, counts)
+        layers = chunk_kinds(architecture, counts)
         yield _prices(problem, fabric, index, batch, layers, kinds, _stagings(counts, kinds))
 
 
@@ -201,7 +202,7 @@ def mixed_layouts(problem: PlanningProblem, fabric: Fabric, batch: CandidateBatc
         taken = batch.take(rows)
         return excess_bytes_of(problem, fabric.kinds, taken, layers, kinds[rows], domain=fabric.gpus_per_unit)
 
-    probes = costs_by_kind(problem, fabric, batch, probe_layers(kinds.shape[1]))
+    probes = costs_by_kind(problem, fabric, batch, probe_layers(architecture, kinds.shape[1]))
     seconds = chunk_seconds(probes, kinds, virtual, architecture)
     return layouts_by_speed(seconds, virtual, architecture, excess)
 

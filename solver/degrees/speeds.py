@@ -9,45 +9,42 @@ import numpy as np
 from cluster_models.model.architecture import Architecture
 from solver.candidates import FloatArray, IntArray
 from solver.compiled_layout import lightest_layouts
+from solver.costs.layer_counts import chunk_kinds, layers_before
 from solver.costs.step_costs import StepCosts
 from solver.degrees.layout import EVEN_TOLERANCE
 
-PROBE_ROUNDS = 2
-"""Chunks of a probe are this many times the pipeline ranks: two at the ends, one with a layer of each type."""
 MemoryExcess = Callable[[IntArray, IntArray], FloatArray]
-"""Bytes (m, P) beyond the limit of candidates ``rows`` (m,) with layers (m, C, 2)."""
+"""Bytes (m, P) beyond the limit of candidates ``rows`` (m,) with layers (m, C, K)."""
 
 
-def probe_layers(pipeline: int) -> IntArray:
-    """(C, 2) layers of chunks that tell apart what a layer of each type and what the model's ends take."""
-    layers = np.zeros((PROBE_ROUNDS * pipeline, 2), dtype=np.int64)
-    layers[1, 0] = layers[2, 1] = 1
+def probe_layers(architecture: Architecture, pipeline: int) -> IntArray:
+    """(C, K) layers of chunks that tell apart what a layer of each kind and what the model's ends take."""
+    kinds = len(architecture.layer_kinds)
+    rounds = -(-(kinds + 2) // pipeline)
+    layers = np.zeros((rounds * pipeline, kinds), dtype=np.int64)
+    layers[1 : kinds + 1] = np.eye(kinds, dtype=np.int64)
     return layers
 
 
 def chunk_seconds(
     probes: Sequence[StepCosts], stage_kind: IntArray, virtual: int, architecture: Architecture
 ) -> FloatArray:
-    """(n, 3, C): forward and backward seconds of a dense layer on each chunk, of a sparse one, and of its ends.
+    """(n, K + 1, C): forward and backward seconds of a layer of each kind on each chunk, and of its ends.
 
     ``probes``: by GPU kind, the costs of ``probe_layers``; ``stage_kind`` (n, P).  Costs are sums over layers, so
     that one probe tells those of any layout.
     """
-    by_kind = np.stack([_unit_seconds(probe) for probe in probes])
-    kinds = np.tile(stage_kind, (1, virtual))
-    rows = np.arange(len(kinds))[:, None]
-    dense, sparse, first, last = (by_kind[kinds, rows, part] for part in range(4))
-    seconds = np.stack([dense, sparse, np.zeros_like(dense)], axis=1)
-    seconds[:, 2, 0] += first[:, 0]
-    tail = (dense, sparse)[int(architecture.sparse_pattern[-1])][:, -1]
-    seconds[:, 2, -1] += last[:, -1] + architecture.prediction_layers * tail
+    kinds = len(architecture.layer_kinds)
+    by_kind = np.stack([probe.forward_s + probe.backward_s for probe in probes])
+    chip = np.tile(stage_kind, (1, virtual))
+    rows = np.arange(len(chip))[:, None]
+    seconds = np.zeros((len(chip), kinds + 1, chip.shape[1]))
+    for kind in range(kinds):
+        seconds[:, kind] = by_kind[chip, rows, kind + 1]
+    seconds[:, -1, 0] += by_kind[chip, rows, 0][:, 0]
+    tail = seconds[:, architecture.kind_numbers[-1], -1]
+    seconds[:, -1, -1] += by_kind[chip, rows, -1][:, -1] + architecture.prediction_layers * tail
     return seconds
-
-
-def _unit_seconds(probe: StepCosts) -> FloatArray:
-    """(n, 4): seconds of a dense layer, a sparse layer, what comes before the first and after the last layer."""
-    seconds = probe.forward_s + probe.backward_s
-    return seconds[:, [1, 2, 0, -1]]
 
 
 def layouts_by_speed(
@@ -59,30 +56,20 @@ def layouts_by_speed(
     for.
     """
     layers, chunks = architecture.layers, seconds.shape[2]
-    dense = np.concatenate([[0], np.cumsum(~np.array(architecture.sparse_pattern))])
+    before = layers_before(architecture)
     every = np.full((len(seconds), chunks), layers, dtype=np.int64)
-    counts = lightest_layouts(dense, seconds, every, tolerance=EVEN_TOLERANCE)
+    counts = lightest_layouts(before, seconds, every, tolerance=EVEN_TOLERANCE)
     full = np.flatnonzero(
-        (excess_bytes(np.arange(len(seconds)), chunk_types(architecture, counts)) > 0).any(axis=1)
+        (excess_bytes(np.arange(len(seconds)), chunk_kinds(architecture, counts)) > 0).any(axis=1)
     )
     if len(full):
         most = np.tile(_most_layers(full, chunks // virtual, virtual, architecture, excess_bytes), (1, virtual))
         enough = most.sum(axis=1) >= layers
         full, most = full[enough], most[enough]
-        fitting = lightest_layouts(dense, seconds[full], most, tolerance=EVEN_TOLERANCE)
+        fitting = lightest_layouts(before, seconds[full], most, tolerance=EVEN_TOLERANCE)
         found = fitting.any(axis=1)
         counts[full[found]] = fitting[found]
     return counts
-
-
-def chunk_types(architecture: Architecture, counts: IntArray) -> IntArray:
-    """(n, C, 2): dense and sparse layers of each chunk, multi-token prediction layers on the last one."""
-    sparse = np.concatenate([[0], np.cumsum(np.array(architecture.sparse_pattern, dtype=np.int64))])
-    ends = np.concatenate([np.zeros((len(counts), 1), dtype=np.int64), counts.cumsum(axis=1)], axis=1)
-    held = np.diff(sparse[ends], axis=1)
-    types = np.stack([counts - held, held], axis=2)
-    types[:, -1, int(architecture.sparse_pattern[-1])] += architecture.prediction_layers
-    return types
 
 
 def _most_layers(
@@ -90,16 +77,18 @@ def _most_layers(
 ) -> IntArray:
     """(m, P): how many layers each virtual stage of a rank may hold, as many on each; all 0 where one is too many.
 
-    By interpolation, since memory grows almost evenly with layers.  Where a model has both types of layers, of the
-    sparse type, which weighs more.
+    By interpolation, since memory grows almost evenly with layers.  Where a model has several kinds of layers, of
+    the kind with the most parameters.
     """
     shape = (len(rows), ranks)
+    kinds = architecture.layer_kinds
+    heaviest = max(range(len(kinds)), key=lambda kind: architecture.layer_parameters(kinds[kind]))
 
     def excess(picked: IntArray, counts: IntArray) -> FloatArray:
-        types = np.zeros((len(counts), ranks * virtual, 2), dtype=np.int64)
-        types[:, :, int(any(architecture.sparse_pattern))] = np.tile(counts, (1, virtual))
-        types[:, -1, int(architecture.sparse_pattern[-1])] += architecture.prediction_layers
-        return excess_bytes(rows[picked], types)
+        layers = np.zeros((len(counts), ranks * virtual, len(kinds)), dtype=np.int64)
+        layers[:, :, heaviest] = np.tile(counts, (1, virtual))
+        layers[:, -1, architecture.kind_numbers[-1]] += architecture.prediction_layers
+        return excess_bytes(rows[picked], layers)
 
     low, high = np.ones(shape, dtype=np.int64), np.full(shape, architecture.layers + 1, dtype=np.int64)
     below, above = excess(np.arange(len(rows)), low), excess(np.arange(len(rows)), high - 1)

@@ -52,7 +52,7 @@ def costs_of(
 ) -> StepCosts:
     """Costs of candidates that share their pipeline and virtual pipeline sizes.
 
-    ``layers``, (C, 2) or (n, C, 2): as ``step_costs`` takes them; ``stage_kind`` (n, P): the kind of each stage,
+    ``layers``, (C, K) or (n, C, K): as ``step_costs`` takes them; ``stage_kind`` (n, P): the kind of each stage,
     not asked where ``fabric`` has a single one.
     """
     return stagewise_costs(costs_by_kind(problem, fabric, batch, layers), stage_kind)

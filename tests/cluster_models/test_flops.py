@@ -18,9 +18,11 @@ from cluster_models.model.flops import (
     mean_attention_span,
     model_flops_per_token,
 )
+from cluster_models.model.layer_kinds import LayerKind, Mixer, Mlp
 from tests.cluster_models.test_architecture import TINY as SIX_LAYERS
 
 TINY = replace(SIX_LAYERS, layers=4)
+DENSE, SPARSE = LayerKind(Mixer.FULL, Mlp.DENSE), LayerKind(Mixer.FULL, Mlp.EXPERTS)
 
 
 @given(
@@ -51,7 +53,7 @@ def test_full_count_takes_the_whole_sequence_or_window() -> None:
 
 def test_parts_of_a_dense_layer_equal_the_hand_count() -> None:
     """Twice the products of the dimensions of every matrix, by hand."""
-    layer = layer_forward_flops(TINY, 9, sparse=False, windowed=False)
+    layer = layer_forward_flops(TINY, 9, DENSE)
     assert layer.attention_projections == 2 * (8 * 12 + 2 * 8 * 6 + 12 * 8)
     assert layer.attention_scores == 5 * 2 * (4 * 3 + 4 * 3)
     assert layer.dense_mlp == 2 * 3 * 8 * 20
@@ -61,7 +63,7 @@ def test_parts_of_a_dense_layer_equal_the_hand_count() -> None:
 def test_parts_of_a_sparse_layer_count_active_experts_only() -> None:
     """Two of four experts, the shared one with its gate, and the router over all four."""
     experts = Experts(count=4, active=2, hidden=5, shared_hidden=7, shared_gate=True)
-    layer = layer_forward_flops(replace(TINY, experts=experts), 9, sparse=True, windowed=False)
+    layer = layer_forward_flops(replace(TINY, experts=experts), 9, SPARSE)
     assert layer.dense_mlp == 0
     assert layer.router == 2 * 8 * 4
     assert layer.routed_experts == 2 * (2 * 3 * 8 * 5)
@@ -70,7 +72,7 @@ def test_parts_of_a_sparse_layer_count_active_experts_only() -> None:
 
 def test_latent_attention_scores_use_its_own_head_sizes() -> None:
     """DeepSeek-V3: queries and keys are 192 wide, values 128, in 128 heads."""
-    layer = layer_forward_flops(catalogue_model("deepseek-v3"), 1, sparse=False, windowed=False)
+    layer = layer_forward_flops(catalogue_model("deepseek-v3"), 1, DENSE)
     assert layer.attention_scores == 2 * 128 * (192 + 128)
 
 
@@ -100,12 +102,7 @@ def test_full_count_is_close_to_the_palm_formula(name: str) -> None:
 def test_model_total_is_the_sum_over_its_layers(name: str) -> None:
     """Layer by layer, each with its own kind, and the head once; backward costs twice the forward."""
     model = catalogue_model(name)
-    layers = sum(
-        layer_forward_flops(
-            model, 4096, sparse=model.is_sparse_layer(layer), windowed=model.is_windowed_layer(layer)
-        ).total
-        for layer in range(model.layers)
-    )
+    layers = sum(layer_forward_flops(model, 4096, kind).total for kind in model.layer_pattern)
     forward = forward_flops_per_token(model, 4096).total
     assert forward == pytest.approx(layers + head_forward_flops(model))
     assert model_flops_per_token(model, 4096) == 3 * forward

@@ -67,10 +67,8 @@ def candidates(*rows: Mapping[str, int]) -> CandidateBatch:
 
 
 def even_layers(architecture: Architecture, chunks: int) -> IntArray:
-    """Equal layers in every chunk, all dense or all sparse as the model is."""
-    share = architecture.layers // chunks
-    kind = [0, share] if architecture.experts else [share, 0]
-    return np.array([kind] * chunks, dtype=np.int64)
+    """Equal layers in every chunk of a model with layers of one kind."""
+    return np.full((chunks, 1), architecture.layers // chunks, dtype=np.int64)
 
 
 def costs(

@@ -47,27 +47,27 @@ def activations(
 def test_a_llama_layer_keeps_what_its_tensors_take() -> None:
     """Two norms in and out, queries, keys, values, attention output, log-sum-exp; gate, up and their product."""
     per_token = 2 * (4 * 8192 + 8192 + 2 * 1024 + 8192 + 3 * 28672) + 4 * 64
-    assert activations().dense[0] == pytest.approx(per_token * TOKENS)
+    assert activations().layers[0, 0] == pytest.approx(per_token * TOKENS)
 
 
 def test_eight_bit_training_keeps_inputs_of_products_in_one_byte() -> None:
     """Norm outputs and the MLP's product; the attention output in both widths."""
     per_token = 3 * 2 * 8192 + 2 * (8192 + 2 * 1024) + 3 * 8192 + (2 * 2 + 1) * 28672 + 4 * 64
-    assert activations(precision=Precision.FP8).dense[0] == pytest.approx(per_token * TOKENS)
+    assert activations(precision=Precision.FP8).layers[0, 0] == pytest.approx(per_token * TOKENS)
 
 
 def test_fp32_training_keeps_twice_the_bytes() -> None:
     """All but the log-sum-exp, which is FP32 anyway."""
-    wide, usual = activations(precision=Precision.FP32).dense[0], activations().dense[0]
+    wide, usual = activations(precision=Precision.FP32).layers[0, 0], activations().layers[0, 0]
     assert wide == pytest.approx(2 * usual - 4 * 64 * TOKENS)
 
 
 def test_torchtitan_s_selective_policy_keeps_every_second_product() -> None:
     """Layer input, queries, values, attention output, gate and MLP output; in 8 bits no product at all."""
     titan = framework("torchtitan-2025")
-    kept = activations(recompute=Recompute.SELECTIVE, generation=titan).dense[0]
+    kept = activations(recompute=Recompute.SELECTIVE, generation=titan).layers[0, 0]
     assert kept == pytest.approx((2 * (8192 + 8192 + 1024 + 8192 + 28672 + 8192) + 4 * 64) * TOKENS)
-    low = activations(recompute=Recompute.SELECTIVE, generation=titan, precision=Precision.FP8).dense[0]
+    low = activations(recompute=Recompute.SELECTIVE, generation=titan, precision=Precision.FP8).layers[0, 0]
     assert low == pytest.approx((2 * (8192 + 8192) + 4 * 64) * TOKENS)
 
 
@@ -86,8 +86,7 @@ def test_a_module_frees_its_own_tensors(
 ) -> None:
     """Of one layer, and what is freed is at work again while the layer runs backward."""
     whole, less = activations(model), activations(model, modules=frozenset({module}))
-    name = "sparse" if model.experts else "dense"
-    freed = getattr(whole, name)[0] - getattr(less, name)[0]
+    freed = whole.layers[0, 0] - less.layers[0, 0]
     assert freed == pytest.approx(freed_per_token * TOKENS)
     assert less.working[0] - whole.working[0] == pytest.approx(freed)
 
@@ -113,11 +112,10 @@ def test_policies_and_modules_only_ever_free(
         for policy in (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)
     )
     more = activations(model, Recompute.NONE, modules | {another}, precision, generation)
-    for name in ("dense", "sparse"):
-        kept = [getattr(each, name)[0] for each in (full, selective, none)]
-        assert kept == sorted(kept)
-        assert getattr(more, name)[0] <= getattr(none, name)[0]
-    assert full.dense[0] == pytest.approx(precision.activation_bytes * model.hidden * TOKENS)
+    kept = [each.layers[0, 0] for each in (full, selective, none)]
+    assert kept == sorted(kept)
+    assert more.layers[0, 0] <= none.layers[0, 0]
+    assert full.layers[0, 0] == pytest.approx(precision.activation_bytes * model.hidden * TOKENS)
 
 
 def test_offloaded_layers_leave_the_gpu() -> None:
@@ -135,6 +133,6 @@ def test_offloaded_layers_leave_the_gpu() -> None:
         )
         return float(parts.activations_bytes[0, 0])
 
-    layers = 80 * activations().dense[0]
+    layers = 80 * activations().layers[0, 0]
     assert kept(KEEP_ALL) - kept(ActivationSettings(offloaded_layers=20)) == pytest.approx(layers / 4)
     assert kept(ActivationSettings(offloaded_layers=100)) == pytest.approx(activations().working[0])

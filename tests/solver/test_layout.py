@@ -179,6 +179,18 @@ def test_chunks_count_dense_and_sparse_layers() -> None:
     assert chunk_layers(model, ((2, 2),)).tolist() == [[1, 1], [0, 2]]
 
 
+def test_windowed_layers_of_either_mlp_are_kinds_of_their_own() -> None:
+    """Four layers, windowed but the second and fourth, dense but the last two: dense twice, then sparse twice."""
+    model = replace(
+        SPARSE,
+        mlp_hidden=5632,
+        experts=Experts(count=4, active=2, hidden=2816, dense_layers=2),
+        sliding_window=64,
+        window_period=2,
+    )
+    assert chunk_layers(model, ((1, 3),)).tolist() == [[1, 0, 0, 0], [0, 1, 1, 1]]
+
+
 @pytest.mark.parametrize("virtual", [1, 2, 4])
 def test_rows_are_virtual_stages(virtual: int) -> None:
     """One row a virtual stage, one column a pipeline rank."""

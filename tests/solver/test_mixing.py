@@ -55,13 +55,13 @@ def fast_and_slow(
 @settings(max_examples=30)
 @given(st.data())
 def test_the_heaviest_chunk_is_the_lightest_of_all_layouts(data: st.DataObject) -> None:
-    """Against every composition: of layers of one type exactly, and never beyond what a chunk may hold."""
+    """Against every composition: of layers of one kind exactly, and never beyond what a chunk may hold."""
     layers, chunks = data.draw(st.integers(2, 8)), data.draw(st.integers(2, 4))
     times = st.lists(st.floats(0.1, 5.0), min_size=chunks, max_size=chunks)
     layer_s, extra_s = np.array(data.draw(times)), np.array(data.draw(times))
     most = data.draw(st.lists(st.integers(1, layers), min_size=chunks, max_size=chunks))
-    seconds = np.stack([layer_s, layer_s, extra_s])[None]
-    found = lightest_layouts(np.arange(layers + 1), seconds, np.array([most]), tolerance=0.0)[0]
+    seconds = np.stack([layer_s, extra_s])[None]
+    found = lightest_layouts(np.arange(layers + 1)[:, None], seconds, np.array([most]), tolerance=0.0)[0]
     possible = [
         max(e + n * t for n, t, e in zip(counts, layer_s, extra_s, strict=True))
         for counts in product(*(range(1, limit + 1) for limit in most))

@@ -34,9 +34,9 @@ def priced(model: Architecture, row: dict[str, int]) -> StepCosts:
 
 def test_it_adds_a_layer_like_the_last_to_the_last_chunk() -> None:
     """Dense or sparse as the last decoder layer is."""
-    assert chunk_layers(replace(SMALL, prediction_layers=2), EVEN)[-1].tolist() == [4, 0]
-    assert chunk_layers(replace(MIXTRAL, layers=8, prediction_layers=1), EVEN)[-1].tolist() == [0, 3]
-    assert chunk_layers(replace(SMALL, prediction_layers=2), EVEN)[:-1].tolist() == [[2, 0]] * 3
+    assert chunk_layers(replace(SMALL, prediction_layers=2), EVEN)[-1].tolist() == [4]
+    assert chunk_layers(replace(MIXTRAL, layers=8, prediction_layers=1), EVEN)[-1].tolist() == [3]
+    assert chunk_layers(replace(SMALL, prediction_layers=2), EVEN)[:-1].tolist() == [[2]] * 3
 
 
 def test_time_grows_by_more_than_a_layer_on_the_last_rank_only() -> None:

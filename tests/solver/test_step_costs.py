@@ -100,6 +100,26 @@ def test_large_layers_run_near_the_sustained_rate() -> None:
     assert 0.45 < share < 0.75
 
 
+def test_a_stage_is_priced_by_the_kinds_of_its_layers() -> None:
+    """Four windowed layers and four full ones take half of what eight of each do, ends included."""
+    model = replace(LLAMA_70B, layers=8, sliding_window=512, window_period=2)
+    seconds = {}
+    for windowed, full in ((0, 0), (8, 0), (0, 8), (4, 4)):
+        found = step_costs(
+            candidates({}),
+            np.array([[windowed, full]]),
+            architecture=model,
+            workload=WORKLOAD,
+            gpu=H100,
+            gpus_per_domain=8,
+            gpus_per_node=8,
+        )
+        seconds[windowed, full] = float((found.forward_s + found.backward_s)[0, 0])
+    assert seconds[4, 4] == pytest.approx((seconds[8, 0] + seconds[0, 8]) / 2)
+    core_flops = 4 * 64 * 128 * 3.5 * (8192 * 8192 / 2 - (8192 * 512 - 512 * 512 / 2))
+    assert seconds[0, 8] - seconds[8, 0] > 0.9 * 8 * core_flops / 989e12
+
+
 def test_transfers_and_gradients_have_their_byte_counts() -> None:
     """Activations in 16 bits over tensor and context ranks; FP32 gradients, 16-bit weights gathered."""
     result = costs(candidates({"pipeline": 4, "tensor": 4, "context": 2, "data": 2}))
