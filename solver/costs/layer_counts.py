@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from cluster_models.architecture import Architecture
 
+from cluster_models.model.architecture import Architecture
 from solver.candidates import IntArray
 
 
