@@ -10,9 +10,9 @@ from fastapi.testclient import TestClient
 
 from app.access.principals import Scope
 from tests.app.access.callers import OURS, THEIRS, guarded, key_of, with_key
+from tests.app.api.test_idempotency import MODEL
 from tests.app.api_client import API
 from tests.app.failure_bodies import SITE, store_cluster
-from tests.app.test_idempotency import MODEL
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from app.access.rights import OPEN, RIGHTS, name_of, right_of
 from app.db.tables import Base
 from app.db.tenancy import Owned
 from tests.app.access.callers import OURS, THEIRS, guarded, key_of, service_of, with_key
+from tests.app.api.test_idempotency import MODEL
 from tests.app.api_client import API, cluster_body, plan_body
 from tests.app.calibration_bodies import calibration_document
 from tests.app.failure_bodies import SITE, failed, job_body, plan_document, store_site
-from tests.app.test_idempotency import MODEL
 from tests.routing_counts import in_full
 
 CALIBRATION = calibration_document().model_dump(mode="json", by_alias=True)

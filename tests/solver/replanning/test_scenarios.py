@@ -1,6 +1,7 @@
 """From reports to decisions: what happened to parts of a cluster, how it is then, and what is done about it.
 
-Nodes of eight GPUs, four to a leaf, and a rack of trays; ``tests.app.test_scenarios`` has what services decide.
+Nodes of eight GPUs, four to a leaf, and a rack of trays; ``tests.app.services.test_scenarios`` has what
+services decide.
 """
 
 from __future__ import annotations

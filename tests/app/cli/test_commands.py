@@ -187,7 +187,7 @@ def test_wrong_settings_are_named_by_their_variable(
     assert "MESHWRIGHT_PORT: must be at most 65535" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "examples" / "workloads").iterdir()))
+@pytest.mark.parametrize("path", sorted((Path(__file__).parents[3] / "examples" / "workloads").iterdir()))
 def test_shipped_workloads_are_read(path: Path) -> None:
     """The first commands of a newcomer must be right, for training and for serving."""
     from app.cli.files import read_serving_workload, read_workload  # noqa: PLC0415 - only this test reads files

@@ -29,7 +29,7 @@ from solver.measuring.choose import MeasuringPlan, what_to_measure
 from tests.app.test_measuring_scripts import STAND_IN
 from tests.readers.nccl_logs import measured
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "clusters" / "h100-17-nodes.yaml"
 MOMENT = datetime(2025, 11, 15, tzinfo=UTC)
 Key = tuple[str, str, int, str]

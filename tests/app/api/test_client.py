@@ -20,7 +20,7 @@ from cluster_models.errors import InvalidInput
 from tests.app.api_client import API, cluster_body, plan_body, running
 from tests.plans import small_cluster, small_samples
 
-DESCRIPTION = json.loads((Path(__file__).parents[2] / "openapi.json").read_text())
+DESCRIPTION = json.loads((Path(__file__).parents[3] / "openapi.json").read_text())
 OPERATIONS = {
     operation["operationId"]: (method, path, operation)
     for path, operations in DESCRIPTION["paths"].items()

@@ -26,7 +26,7 @@ CHECKS = (
     openapi.content_type_conformance,
     openapi.response_schema_conformance,
 )
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 EXAMPLES = 30 if os.environ.get("MESHWRIGHT_TEST_EXPLORE") else 4
 """Requests for each of the hundred operations; the same ones in every run, unless new ones are looked for."""
 

@@ -1,0 +1,1 @@
+"""Tests of jobs and the processes that solve them."""
