@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import structlog
 
@@ -35,6 +36,21 @@ def configure_logs(settings: Settings) -> None:
         cache_logger_on_first_use=False,
     )
     _write_alike(shared, written)
+
+
+@contextmanager
+def warnings_only() -> Iterator[None]:
+    """Write warnings and errors alone, to standard error: a command speaks for itself."""
+    before = structlog.get_config()
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=lambda *_names: structlog.WriteLogger(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
 
 
 def _write_alike(

@@ -25,8 +25,9 @@ from app.cli.experts.expert_commands import app as experts_app
 from app.cli.failures import failure_commands
 from app.cli.planning import comparison_commands
 from app.cli.planning.framework_commands import app as frameworks_app
+from app.cli.planning.plan_commands import app as plans_app
 from app.cli.planning.serving_options import Also, Exports, MaxGpus, Objective, Pin, ServingOptions
-from app.cli.server import Server, ServerAddress, ServerKey
+from app.cli.server import Server, ServerAddress, ServerKey, choose_server
 from app.cli.service import access_commands, service_commands
 
 app = typer.Typer(
@@ -39,6 +40,7 @@ app = typer.Typer(
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(experts_app, name="experts")
 app.add_typer(frameworks_app, name="frameworks")
+app.add_typer(plans_app, name="plans")
 
 Routing = Annotated[
     list[Path] | None,
@@ -374,6 +376,7 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback()
+@reported
 def _options(
     context: typer.Context,
     *,
@@ -384,7 +387,9 @@ def _options(
     ] = False,
 ) -> None:
     """Plans how a large language model is spread over a GPU cluster as it was measured, with a proof."""
-    context.obj = Server(server, key)
+    source = context.get_parameter_source("server")
+    is_typed = source is not None and source.name == "COMMANDLINE"
+    choose_server(Server(server, key), command=context.invoked_subcommand, is_typed=is_typed)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -39,13 +39,14 @@ def _local(database_url: str | None, tenant: str | None) -> Iterator[Client]:
 
     from app.access.tenants import get_tenant  # noqa: PLC0415 - see above
     from app.cli.environment import read_settings  # noqa: PLC0415 - see above
+    from app.logs import warnings_only  # noqa: PLC0415 - see above
     from app.main import create_app  # noqa: PLC0415 - see above
     from app.settings import Access, Role  # noqa: PLC0415 - see above
 
     given = {} if database_url is None else {"database_url": database_url}
     settings = read_settings(**given, role=Role.WEB, access=Access.OPEN, allowed_hosts=("localhost",))
     app = create_app(settings, tenant=tenant or settings.tenant)
-    with TestClient(app, base_url=LOCAL) as http:
+    with warnings_only(), TestClient(app, base_url=LOCAL) as http:
         with app.state.service.read_sessions() as session:
             get_tenant(session, name=tenant or settings.tenant)
         yield Client(http, retries=0)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
-import click
 import typer
+
+from cluster_models.errors import InvalidInput
+
+ASK_A_SERVICE: Final = frozenset({"cluster", "plan", "plans", "predict"})
+"""Commands that work on what a service has; the others read and write files here."""
 
 ServerAddress = Annotated[
     str | None,
@@ -30,8 +35,24 @@ class Server:
     key: str | None = None
 
 
+_NONE: Final = Server()
+_CHOSEN: Final[ContextVar[Server]] = ContextVar("chosen_server", default=_NONE)
+
+
+def choose_server(server: Server, *, command: str | None, is_typed: bool) -> None:
+    """Let the command know the service; raises ``InvalidInput`` where it is typed for one that asks none."""
+    if is_typed and command not in ASK_A_SERVICE:
+        problem, remedy = f"is not asked by {command}", f"leave it out, or use {', '.join(sorted(ASK_A_SERVICE))}"
+        raise InvalidInput("--server", server.address, problem, remedy)
+    _CHOSEN.set(server)
+
+
 def chosen_server() -> Server:
-    """What ``--server`` and ``--key`` of the running command say."""
-    context = click.get_current_context(silent=True)
-    found = None if context is None else context.find_root().obj
-    return found if isinstance(found, Server) else Server()
+    """The service that ``--server`` and ``--key`` name."""
+    return _CHOSEN.get()
+
+
+def refuse_server(command: str) -> None:
+    """Raise ``InvalidInput`` where a service is chosen: ``command`` works on the database itself."""
+    if (address := chosen_server().address) is not None:
+        raise InvalidInput("--server", address, f"{command} works on the database itself", "leave it out")

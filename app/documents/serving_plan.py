@@ -137,6 +137,18 @@ class NoServingPlanDocument(Document):
             provenance=ProvenanceDocument.from_value(answer.provenance),
         )
 
+    def to_plan(self) -> NoServingPlan:
+        """The domain value; raises what the values' own checks raise."""
+        return NoServingPlan(
+            goal=self.models[0].workload.to_goal(),
+            models=tuple(model.to_value() for model in self.models),
+            model=self.model,
+            reason=self.reason,
+            nearest=None if self.nearest is None else self.nearest.to_value(),
+            remedies=tuple(remedy.to_value() for remedy in self.remedies),
+            provenance=self.provenance.to_value(),
+        )
+
 
 def model_documents(models: tuple[ServedModel, ...], goal: ServingGoal) -> list[ServedModelDocument]:
     """The documents of the models of a plan, the first with its goal."""

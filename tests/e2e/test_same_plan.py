@@ -54,6 +54,8 @@ def test_http_command_line_and_form_give_the_same_plan(tmp_path: Path, capsys: p
         for address in (asked.headers["Location"], page):
             wait_until(lambda where=address: _finished(client, where), shared)
             assert _without_timeline(client.get(address).json()["result"]) == by_hand
+        assert main(["--server", str(client.base_url), "plan", *files, "--json"]) == 0
+        assert _without_timeline(json.loads(capsys.readouterr().out)) == by_hand
 
 
 def _form(workload: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from app.access.tenants import get_tenant
 from app.cli.endings import Failed
 from app.cli.environment import read_settings
-from app.cli.files import naming, read_cluster_document
+from app.cli.server import refuse_server
 from app.cli.terminal import console
 from app.db.engine import SessionFactory, make_engine, make_session_factory, transaction
 from app.db.migrate import prepare, upgrade
@@ -21,10 +21,10 @@ from app.imports.sources import SentFile
 from app.presentation.figures import plural
 from app.services.calibration.calibrations import create_calibration
 from app.services.clusters.aliases import table_of
-from app.services.clusters.clusters import check_new_name, create_cluster, get_cluster, replace_cluster
+from app.services.clusters.clusters import check_new_name, get_cluster
 from app.services.clusters.imports import ImportRequest, known_of, store
 from app.services.clusters.snapshots import current_snapshot
-from app.services.errors import NameTaken, NotFound
+from app.services.errors import NotFound
 from app.services.planning.plans import get_finished_plan
 from app.settings import Settings
 from cluster_models.cluster.measurements import Sample
@@ -44,24 +44,6 @@ def run_migrate(*, database_url: str | None) -> None:
         else:
             upgrade(engine)
     console().print(f"{engine.url.render_as_string(hide_password=True)}: at the newest schema")
-
-
-def run_import(*, file: str, database_url: str | None) -> None:
-    """Store a cluster file, or bring the stored cluster of that name up to date."""
-    document = read_cluster_document(file)
-    with naming(file):
-        document.to_samples(document.to_cluster())
-    with database(database_url) as session:
-        try:
-            record = create_cluster(session, document=document)
-            done = "stored"
-        except NameTaken:
-            record = replace_cluster(session, reference=document.name, document=document)
-            done = "brought up to date"
-    console().print(
-        f"{record.name}: {done} as version {record.version}, {plural(record.node_count, 'node')}, "
-        f"{plural(record.gpu_count, 'GPU')}, {plural(record.measurement_count, 'measurement')}"
-    )
 
 
 def store_calibration(document: CalibrationDocument, *, database_url: str | None) -> None:
@@ -138,6 +120,7 @@ def databases(url: str | None, *, tenant: str | None = None) -> Iterator[Session
 @contextmanager
 def _engine(url: str | None) -> Iterator[tuple[Engine, Settings]]:
     """An engine on the database that ``url`` or the settings name, and those settings."""
+    refuse_server("this command")
     settings = read_settings() if url is None else read_settings(database_url=url)
     try:
         engine = make_engine(settings.resolved_database_url)

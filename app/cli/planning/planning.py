@@ -1,4 +1,4 @@
-"""``meshwright plan``: search in this process, check, and hand out."""
+"""``meshwright plan``: search in this process or on a service, check, and hand out."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from app.cli.files import (
     write_text,
 )
 from app.cli.planning.plan_view import plan_view
+from app.cli.planning.remote_planning import remote_plan
 from app.cli.planning.routed import Routed
 from app.cli.progress import cancelled_by_interrupt, progress_line, shown_progress
+from app.cli.server import chosen_server
 from app.cli.terminal import console, error_console
 from app.documents.plan import result_document
 from app.documents.quantities import token_count
@@ -57,9 +59,15 @@ def run_plan(
     everything: bool = False,
     budget: Budget = NO_BUDGET,
 ) -> None:
-    """Search, and hand out the best plan; Ctrl-C ends the search with the best found so far."""
+    """Search here or on the chosen service, and hand out the best plan.
+
+    Ctrl-C ends a search here with the best found so far, and calls one on a service off.
+    """
     check_writable(output)
-    result, cancelled = searched(read_problem(files), options)
+    if chosen_server().address is None:
+        result, cancelled = searched(read_problem(files), options)
+    else:
+        result, cancelled = remote_plan(files, options), False
     deliver(result, as_json=as_json, output=output, everything=everything, budget=budget)
     if cancelled:
         complain("meshwright: interrupted; this is the best plan found until then")

@@ -22,16 +22,16 @@ class Routed:
 
     def loads(self, model: Architecture) -> tuple[ExpertLoads, ...]:
         """The counts for a planning problem; raises ``InvalidInput``."""
+        weights = self.weight_of_each()
         if not self.files:
-            if self.weights:
-                raise InvalidInput(
-                    "--routing-weight", self.weights[0], "weighs a workload", "give --routing as well"
-                )
             return ()
         experts = model.experts.count if model.experts else None
-        return planned_loads(loads_of(*self.files, experts=experts), self._weights(), model)
+        return planned_loads(loads_of(*self.files, experts=experts), weights, model)
 
-    def _weights(self) -> dict[str, float] | None:
+    def weight_of_each(self) -> dict[str, float] | None:
+        """Weights of workloads by name; ``None`` means all alike.  Raises ``InvalidInput``."""
+        if self.weights and not self.files:
+            raise InvalidInput("--routing-weight", self.weights[0], "weighs a workload", "give --routing as well")
         found: dict[str, float] = {}
         for text in self.weights:
             name, equals, weight = text.rpartition("=")

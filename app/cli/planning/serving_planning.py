@@ -1,4 +1,4 @@
-"""``meshwright plan`` with a workload of serving: search in this process, and hand out."""
+"""``meshwright plan`` with a workload of serving: search in this process or on a service, and hand out."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from app.cli.files import (
     write_text,
 )
 from app.cli.planning.exporting import write_folder
+from app.cli.planning.remote_planning import remote_serving_plan
 from app.cli.planning.serving_options import ServingOptions
 from app.cli.planning.serving_plan_view import exports_view, serving_plan_view
 from app.cli.progress import cancelled_by_interrupt
+from app.cli.server import chosen_server
 from app.cli.terminal import console, reading_shown
 from app.documents.reading import read_document
 from app.documents.serving import ServingWorkloadDocument
@@ -56,17 +58,34 @@ def run_serving_plan(
     output: Path | None,
     everything: bool,
 ) -> None:
-    """Search, and hand out the best plan; Ctrl-C ends the search with the best found so far.
+    """Search here or on the chosen service, and hand out the best plan; Ctrl-C is as for plans of training.
 
     Ends with code 3 where nothing meets the limits and the load.
     """
     check_writable(output)
-    snapshot, architecture = read_snapshot(cluster), read_architecture(model)
     document = _with_options(read_serving_workload(workload), serving)
     others = [_also(text) for text in serving.also]
-    with naming(workload):
-        problem = serving_problem(snapshot, (architecture, document), others)
-    result, cancelled = _searched(problem, options)
+    if chosen_server().address is None:
+        snapshot, architecture = read_snapshot(cluster), read_architecture(model)
+        more: list[Wanted] = [(read_architecture(name), load) for name, load in others]
+        with naming(workload):
+            problem = serving_problem(snapshot, (architecture, document), more)
+        result, cancelled = _searched(problem, options)
+    else:
+        first, *rest = [(model, document), *others]
+        result, cancelled = remote_serving_plan(cluster, first, rest, options), False
+    plan = hand_out(result, as_json=as_json, output=output, everything=everything)
+    if serving.exports is not None:
+        _write_exports(plan, serving.exports, quiet=as_json)
+    if cancelled:
+        complain("meshwright: interrupted; this is the best plan found until then")
+        raise typer.Exit(Ending.INTERRUPTED)
+
+
+def hand_out(
+    result: ServingPlan | NoServingPlan, *, as_json: bool, output: Path | None, everything: bool
+) -> ServingPlan:
+    """Print and write a result; ends with code 3 where it is no plan."""
     text = serving_document(result).model_dump_json(indent=2) + "\n"
     if output is not None:
         write_text(output, text)
@@ -78,11 +97,7 @@ def run_serving_plan(
     if isinstance(result, NoServingPlan):
         _explain(result)
         raise typer.Exit(Ending.NO_PLAN)
-    if serving.exports is not None:
-        _write_exports(result, serving.exports, quiet=as_json)
-    if cancelled:
-        complain("meshwright: interrupted; this is the best plan found until then")
-        raise typer.Exit(Ending.INTERRUPTED)
+    return result
 
 
 def _searched(problem: ServingProblem, options: SearchOptions) -> tuple[ServingPlan | NoServingPlan, bool]:
@@ -122,11 +137,12 @@ def _pin(text: str) -> tuple[str, int]:
     return name, int(value)
 
 
-def _also(text: str) -> Wanted:
+def _also(text: str) -> tuple[str, ServingWorkloadDocument]:
+    """Model and workload that an option names."""
     model, equals, workload = text.partition("=")
     if not equals:
         raise InvalidInput("--also", text, "is not MODEL=FILE", "write it as --also llama-3.1-8b=small.yaml")
-    return read_architecture(model), read_serving_workload(workload)
+    return model, read_serving_workload(workload)
 
 
 def _write_exports(plan: ServingPlan, folder: Path, *, quiet: bool) -> None:

@@ -18,7 +18,9 @@ from app.cli.files import (
     read_text,
     write_text,
 )
+from app.cli.planning.remote_planning import remote_serving_prediction
 from app.cli.planning.serving_view import serving_view
+from app.cli.server import chosen_server
 from app.cli.terminal import console, print_text
 from app.documents.reading import parse_text
 from app.services.planning.serving_predictions import predict_serving_configuration
@@ -57,10 +59,13 @@ def predicted_as_serving(
         if value:
             raise InvalidInput(name, value, "belongs to training, the workload is of serving", "leave it out")
     check_writable(output)
-    snapshot, architecture = read_snapshot(cluster), read_architecture(model)
-    load, pools = read_serving_workload(workload), read_serving_configuration(configuration)
-    with naming(f"{workload}, {configuration}"):
-        found = predict_serving_configuration(snapshot, architecture, workload=load, configuration=pools)
+    if chosen_server().address is None:
+        snapshot, architecture = read_snapshot(cluster), read_architecture(model)
+        load, pools = read_serving_workload(workload), read_serving_configuration(configuration)
+        with naming(f"{workload}, {configuration}"):
+            found = predict_serving_configuration(snapshot, architecture, workload=load, configuration=pools)
+    else:
+        found = remote_serving_prediction(cluster, model, workload, configuration)
     text = found.model_dump_json(indent=2)
     if output is not None:
         write_text(output, text + "\n")

@@ -1,0 +1,71 @@
+"""``meshwright plans``: plans that a service keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.cli.common_options import DatabaseUrl, Json
+from app.cli.endings import reported
+
+app = typer.Typer(help="Look at the plans of a service, and call them off.", no_args_is_help=True)
+
+PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="Id of the plan.")]
+
+
+@app.command("list")
+@reported
+def list_plans(
+    *,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", metavar="NAME", help="Only those for this cluster.")
+    ] = None,
+    status: Annotated[
+        str | None, typer.Option("--status", metavar="STATUS", help="Only those: queued, running, succeeded ...")
+    ] = None,
+    most: Annotated[int, typer.Option("--most", min=1, help="At most so many.")] = 20,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """List plans, the newest first."""
+    from app.cli.planning.stored_plans import run_list  # noqa: PLC0415 - ``--help`` is quick
+
+    run_list(cluster=cluster, status=status, most=most, as_json=as_json, database_url=database_url)
+
+
+@app.command()
+@reported
+def show(
+    *,
+    plan: PlanId,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print hosts, memory by part and more.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Also write the plan as JSON to a file.")
+    ] = None,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Show a plan, or why there is none."""
+    from app.cli.planning.stored_plans import run_show  # noqa: PLC0415 - see above
+
+    run_show(plan, as_json=as_json, everything=verbose, output=output, database_url=database_url)
+
+
+@app.command()
+@reported
+def cancel(plan: PlanId, database_url: DatabaseUrl = None) -> None:
+    """Call off a plan that waits or runs; one that has ended stays."""
+    from app.cli.planning.stored_plans import run_cancel  # noqa: PLC0415 - see above
+
+    run_cancel(plan, database_url=database_url)
+
+
+@app.command()
+@reported
+def delete(plan: PlanId, database_url: DatabaseUrl = None) -> None:
+    """Forget a plan; one that waits or runs is called off."""
+    from app.cli.planning.stored_plans import run_delete  # noqa: PLC0415 - see above
+
+    run_delete(plan, database_url=database_url)
