@@ -8,16 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 from benchmarks.rows import Assumed, Row, text
-from cluster_models.training.frameworks import (
-    DEFAULT_FRAMEWORK,
-    CudaGraphs,
-    ExpertBalance,
-    ExpertDispatch,
-    Float8Scaling,
-    Framework,
-    framework,
-    frameworks,
-)
+from cluster_models.training.framework_choices import CudaGraphs, ExpertBalance, ExpertDispatch, Float8Scaling
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, Framework, framework, frameworks
 
 LINES: Final = (
     (r"kempnerforge", ("kempnerforge-",)),

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cluster_models.training.plan import Configuration, RankOrder
+from cluster_models.training.schedules import PipelineSchedule, model_columns
 from cluster_models.training.workload import Recompute, Sharding
 
 IntArray = npt.NDArray[np.int64]
@@ -18,11 +19,12 @@ BoolArray = npt.NDArray[np.bool_]
 RECOMPUTE_CODES: Final = tuple(Recompute)
 SHARDING_CODES: Final = tuple(Sharding)
 ORDER_CODES: Final = tuple(RankOrder)
+SCHEDULE_CODES: Final = tuple(PipelineSchedule)
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateBatch:
-    """Struct of arrays, all of length ``n``; the last three hold indices into the ``*_CODES`` tuples."""
+    """Struct of arrays, all of length ``n``; the last four hold indices into the ``*_CODES`` tuples."""
 
     tensor: IntArray
     pipeline: IntArray
@@ -35,6 +37,7 @@ class CandidateBatch:
     recompute: IntArray
     sharding: IntArray
     rank_order: IntArray
+    schedule: IntArray
 
     def __len__(self) -> int:
         return len(self.tensor)
@@ -42,6 +45,16 @@ class CandidateBatch:
     def take(self, index: IntArray | BoolArray) -> CandidateBatch:
         """The rows that ``index`` selects."""
         return CandidateBatch(*(getattr(self, column.name)[index] for column in fields(self)))
+
+    @property
+    def runs(self) -> PipelineSchedule:
+        """The schedule of candidates that share it."""
+        return SCHEDULE_CODES[int(self.schedule[0])]
+
+    def last_column(self, chunks: int) -> int:
+        """The column of the model's last of ``chunks`` of candidates that share schedule and pipeline."""
+        pipeline = int(self.pipeline[0])
+        return model_columns(self.runs, pipeline, chunks // pipeline)[-1]
 
     @property
     def expert_block(self) -> IntArray:
@@ -64,5 +77,6 @@ def batch_of(configuration: Configuration) -> CandidateBatch:
         RECOMPUTE_CODES.index(configuration.recompute),
         SHARDING_CODES.index(configuration.sharding),
         ORDER_CODES.index(configuration.rank_order),
+        SCHEDULE_CODES.index(configuration.schedule),
     )
     return CandidateBatch(*(np.array([value], dtype=np.int64) for value in columns))

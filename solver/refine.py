@@ -89,7 +89,7 @@ def prepare(
     """
     assert bool(stage_kinds) == fabric.is_mixed
     layout = layout_of(problem, batch) if layout is None else layout
-    layers = chunk_layers(problem.architecture, layout)
+    layers = chunk_layers(problem.architecture, layout, batch.runs)
     kinds = kind_rows(batch, stage_kinds)
     costs = costs_of(problem, fabric, batch, layers, kinds)
     memory = memory_of(problem, fabric.kinds, batch, layers, kinds, domain=fabric.gpus_per_unit)

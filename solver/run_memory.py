@@ -58,7 +58,7 @@ def _by_stage(run: TrainingRun, fitted: FittedParameters | None) -> Iterator[tup
 def _account(run: TrainingRun, gpu: GpuKind, fitted: FittedParameters | None) -> StageMemoryParts:
     return stage_memory(
         batch_of(run.configuration),
-        chunk_layers(run.architecture, run.configuration.stage_layers),
+        chunk_layers(run.architecture, run.configuration.stage_layers, run.configuration.schedule),
         architecture=run.architecture,
         workload=run.workload,
         gpu=gpu,

@@ -87,7 +87,7 @@ def shared_terms(run: TrainingRun) -> object:
         tuple((group.gpu.name, group.gpus) for group in run.groups),
         (run.gpus_per_node, run.gpus_per_domain, run.network_bytes_per_s, run.flow_bytes_per_s, run.fabric),
         run.network_measured,
-        (degrees.pipeline, degrees.virtual_pipeline, run.configuration.stage_layers),
+        (degrees.pipeline, degrees.virtual_pipeline, run.configuration.stage_layers, run.configuration.schedule),
         degrees if run.groups else None,
     )
 
@@ -124,7 +124,7 @@ def _times(run: TrainingRun, gpu: GpuKind, batch: CandidateBatch, fitted: Fitted
     gathered = sizes.element_bytes * run.architecture.hidden * sizes.tokens
     costs = step_costs(
         batch,
-        chunk_layers(run.architecture, run.configuration.stage_layers),
+        chunk_layers(run.architecture, run.configuration.stage_layers, run.configuration.schedule),
         architecture=run.architecture,
         workload=run.workload,
         gpu=gpu,

@@ -12,21 +12,19 @@ from cluster_models.training.plan import (
     Confidence,
     Configuration,
     Degrees,
-    Drifted,
     NoPlan,
     Placement,
     Plan,
     Provenance,
     RankOrder,
     RankPlace,
-    Rival,
-    Robustness,
     StageMemory,
     StageTime,
     StopReason,
     TimeBreakdown,
     TimelineEvent,
 )
+from cluster_models.training.robustness import Drifted, Rival, Robustness
 from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from cluster_models.units import GBYTE, GIB
 

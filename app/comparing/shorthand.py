@@ -9,6 +9,7 @@ from app.documents.configuration import ConfigurationDocument, DegreesDocument
 from app.documents.reading import close_name
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.training.plan import Configuration, Degrees, Plan
+from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Recompute, Sharding
 
 _DEGREES: Final = {
@@ -21,9 +22,13 @@ _DEGREES: Final = {
     "vpp": "virtual_pipeline",
 }
 _MICRO_BATCH: Final = ("mb", "mbs")
-_CHOICES: Final = {"recompute": tuple(Recompute), "sharding": tuple(Sharding)}
+_CHOICES: Final = {
+    "recompute": tuple(Recompute),
+    "sharding": tuple(Sharding),
+    "schedule": tuple(PipelineSchedule),
+}
 _SIZE: Final = re.compile(r"([a-z]+)[=:]?(\d{1,9})")
-_CHOICE: Final = re.compile(r"([a-z]+)[=:]([a-z]+)")
+_CHOICE: Final = re.compile(r"([a-z]+)[=:]([a-z0-9_]+)")
 _REMEDY: Final = "write degrees as in 'tp8 pp4 dp2 mb1 recompute=full', or name a file"
 
 
@@ -36,8 +41,8 @@ def is_shorthand(text: str) -> bool:
 def read_shorthand(text: str, plan: Plan, *, gpus: int) -> ConfigurationDocument:
     """The configuration that ``text`` names, on ``gpus`` GPUs where it does not say ``dp``.
 
-    Micro-batch, recomputation and sharding are those of ``plan`` where they are not said; layers are those of the
-    alternative of the plan that has these sizes, else as even as they can be.
+    Micro-batch, recomputation, sharding and schedule are those of ``plan`` where they are not said; layers are
+    those of the alternative of the plan that has these sizes, else as even as they can be.
     """
     sizes, micro_batch, choices = _words(text)
     if "data" not in sizes:
@@ -59,6 +64,7 @@ def read_shorthand(text: str, plan: Plan, *, gpus: int) -> ConfigurationDocument
         micro_batch_sequences=micro_batch or own.micro_batch,
         recompute=Recompute(choices.get("recompute", own.recompute)),
         sharding=Sharding(choices.get("sharding", own.sharding)),
+        schedule=PipelineSchedule(choices.get("schedule", own.schedule)),
     )
 
 

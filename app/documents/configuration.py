@@ -13,6 +13,7 @@ from cluster_models.cluster.topology import MOST_NODES
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.model.architecture import MOST_LAYERS, Architecture
 from cluster_models.training.plan import Configuration, Degrees, Plan, RankOrder
+from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Recompute, Sharding
 
 _StageLayers = Annotated[
@@ -58,9 +59,15 @@ class ConfigurationDocument(ValueDocument[Configuration]):
     )
     stage_layers: _StageLayers | None = Field(
         None,
-        description="Decoder layers: a list for each virtual stage with a number for each pipeline rank.  "
+        description="Decoder layers: a list for each virtual stage with a number for each pipeline rank; V-shaped "
+        "schedules run through every second list from the last rank to the first.  "
         "Absent = as even as possible, the middle stages taking what is left.",
         examples=[[[19, 21, 21, 19]]],
+    )
+    schedule: PipelineSchedule = Field(
+        PipelineSchedule.ONE_F_ONE_B,
+        description="Order in which pipeline ranks run forwards and backwards.",
+        examples=["1f1b"],
     )
     hosts: Annotated[Annotated[list[Text], Field(min_length=1, max_length=MOST_NODES)] | None, Given()] = Field(
         None,
@@ -106,6 +113,7 @@ class ConfigurationDocument(ValueDocument[Configuration]):
             sharding=self.sharding,
             rank_order=self.rank_order,
             stage_layers=tuple(tuple(row) for row in layers),
+            schedule=self.schedule,
         )
 
     @classmethod

@@ -12,7 +12,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Annotated, Any, Final, Self, TypeVar
+from types import GenericAlias
+from typing import Annotated, Any, Final, Self, TypeVar, get_origin
 
 import yaml
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, create_model
@@ -31,7 +32,15 @@ from app.documents.reading import (
     WholeNumber,
     close_name,
 )
-from cluster_models.training.frameworks import ABOUT, DEFAULT_FRAMEWORK, Fact, Framework, facts, frameworks
+from cluster_models.training.frameworks import (
+    ABOUT,
+    DEFAULT_FRAMEWORK,
+    Fact,
+    Framework,
+    choices_of,
+    facts,
+    frameworks,
+)
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -60,27 +69,37 @@ class WireFact:
     fact: Fact
 
     @property
+    def is_list(self) -> bool:
+        """Whether it is a list of such words."""
+        return get_origin(self.kind) is tuple
+
+    @property
     def choices(self) -> tuple[str, ...]:
         """The words that it may be, none of a switch or a number."""
-        return tuple(map(str, self.kind)) if issubclass(self.kind, StrEnum) else ()
+        choices = choices_of(self.kind)
+        return () if choices is None else tuple(map(str, choices))
 
     @property
     def annotation(self) -> Any:
         """Type of the field in a document."""
         if self.kind is float and math.isfinite(self.fact.most):
             return Annotated[NotNegative, Field(le=self.fact.most)]
+        if self.is_list:
+            return GenericAlias(list, (choices_of(self.kind),))
         return {bool: Flag, int: WholeNumber, float: NotNegative, str: Line}.get(self.kind, self.kind)
 
     def stated(self, framework: Framework) -> Any:
         """Value of the fact in ``framework``, as documents write it."""
         value = getattr(framework, self.field)
         if not self.fact.precision:
-            return value
+            return list(value) if isinstance(value, tuple) else value
         return next(each for each, width in _GRADIENT_BYTES.items() if width == value)
 
     def read(self, value: Any) -> Any:
         """Value that a document states, as ``Framework`` holds it."""
-        return _GRADIENT_BYTES[value] if self.fact.precision else value
+        if self.fact.precision:
+            return _GRADIENT_BYTES[value]
+        return tuple(dict.fromkeys(value)) if isinstance(value, list) else value
 
 
 FACTS: Final = tuple(
@@ -109,7 +128,12 @@ def _may_state(stated: Iterable[WireFact]) -> dict[str, Any]:
     return {
         each.name: (
             each.annotation | None,
-            Field(None, description=each.fact.meaning, examples=[each.stated(DEFAULT_FRAMEWORK)]),
+            Field(
+                None,
+                description=each.fact.meaning,
+                examples=[each.stated(DEFAULT_FRAMEWORK)],
+                min_length=1 if each.is_list else None,
+            ),
         )
         for each in stated
     }
@@ -271,7 +295,8 @@ def description_text(description: FrameworkDescription) -> str:
     lines: list[str] = []
     for name, value in description.model_dump(mode="json", exclude_none=True).items():
         if (each := meanings.get(name)) is not None:
-            choices = f" One of {', '.join(each.choices)}." if each.choices else ""
+            some = "Some" if each.is_list else "One"
+            choices = f" {some} of {', '.join(each.choices)}." if each.choices else ""
             wrapped = textwrap.wrap(
                 each.fact.meaning + choices, _WIDTH, initial_indent="# ", subsequent_indent="# "
             )

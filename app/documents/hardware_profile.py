@@ -20,7 +20,7 @@ from cluster_models.calibration.hardware_profile import (
 from cluster_models.cluster.gpus import Precision
 from cluster_models.cluster.measurements import Collective
 from cluster_models.errors import InvalidInput
-from cluster_models.training.frameworks import AttentionKernels
+from cluster_models.training.framework_choices import AttentionKernels
 
 MOST_KERNELS: Final = 10_000
 """Bound for one list: ten times what the script measures."""

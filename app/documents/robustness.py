@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from app.documents.values import Holds, ValueDocument
-from cluster_models.training.plan import Drifted, Rival, Robustness
+from cluster_models.training.robustness import Drifted, Rival, Robustness
 
 
 class DriftedDocument(ValueDocument[Drifted]):

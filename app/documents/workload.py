@@ -21,6 +21,7 @@ from app.documents.values import Computed, Holds, ValueDocument
 from cluster_models.cluster.gpus import Precision
 from cluster_models.cluster.topology import MOST_NODES
 from cluster_models.training.frameworks import Framework
+from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import (
     DEGREE_NAMES,
     LONGEST_SEQUENCE,
@@ -83,6 +84,15 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
         description="Shardings of the training state the planner may choose from: none, optimizer (ZeRO-1, "
         "Megatron's distributed optimizer), parameters (ZeRO-3, FSDP).",
         examples=[["none", "optimizer"]],
+    )
+    schedule: list[PipelineSchedule] = Field(
+        list(_DEFAULT.schedule),
+        min_length=1,
+        max_length=_MOST_VALUES,
+        description="Pipeline schedules the planner may choose from, of those that the framework has: 1f1b "
+        "(interleaved with virtual stages), gpipe (breadth-first with virtual stages), zero_bubble, zb_v, "
+        "dualpipe_v.",
+        examples=[["1f1b"]],
     )
     memory_headroom_fraction: Annotated[Number, Holds("memory_headroom")] = Field(
         _DEFAULT.memory_headroom,
@@ -171,5 +181,6 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
                 "framework": to_framework(self.framework, self.framework_settings, described),
                 "recompute": tuple(dict.fromkeys(self.recompute)),
                 "sharding": tuple(dict.fromkeys(self.sharding)),
+                "schedule": tuple(dict.fromkeys(self.schedule)),
             }
         )

@@ -10,6 +10,7 @@ from app.exports.megatron_releases import connections
 from cluster_models.model.architecture import Architecture
 from cluster_models.training.expert_slots import ExpertSlots
 from cluster_models.training.plan import Plan, RankOrder
+from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 
 ExpertOrder = tuple[tuple[int, tuple[int, ...]], ...]
@@ -70,6 +71,7 @@ class Claims:
     head_gradient_limit: int | None = None
     optimizer_copies: int | None = None
     recompute: Recompute | None = None
+    schedule: PipelineSchedule | None = None
     connections: int | None = None
 
 
@@ -104,6 +106,7 @@ def claims_of(launch: Launch) -> Claims:
         expert_slots=plan.expert_slots,
         head_gradient_limit=plan.workload.framework.head_gradient_limit if plan.workload else None,
         recompute=launch.configuration.recompute,
+        schedule=launch.configuration.schedule,
         optimizer_copies=_optimizer_copies(plan),
         connections=queues.count if (queues := connections(launch)) else None,
         **(_figures(model, launch) if model else {}),

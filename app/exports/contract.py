@@ -15,6 +15,7 @@ from app.exports.launch_value import Launch, launch_of
 from app.exports.options import DEFAULTS, Options
 from cluster_models.errors import InvalidConfiguration, InvalidInput
 from cluster_models.training.plan import Plan
+from cluster_models.training.schedules import PipelineSchedule
 
 ZIP: Final = "application/zip"
 SHELL: Final = "text/x-shellscript"
@@ -153,6 +154,13 @@ def check_files(export: Export, files: Files, launch: Launch) -> None:
 def unreadable(what: str, value: object, problem: str = "cannot be read back") -> InvalidConfiguration:
     """The error of a read-back that does not find what it looks for at ``what``."""
     return InvalidConfiguration(what, value, problem, "report this: an export must never leave so")
+
+
+def refuse_schedule(target: str, launch: Launch) -> None:
+    """Raise ``InvalidConfiguration`` where a plan asks a target that knows 1F1B alone for another schedule."""
+    schedule = launch.configuration.schedule
+    if schedule is not PipelineSchedule.ONE_F_ONE_B:
+        raise unsupported(target, "schedule", str(schedule), "it knows 1F1B alone", "plan with schedule: [1f1b]")
 
 
 def unsupported(target: str, field: str, value: object, reason: str, remedy: str = "") -> InvalidConfiguration:

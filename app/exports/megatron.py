@@ -10,7 +10,7 @@ from typing import Final
 
 from app.exports import megatron_flags
 from app.exports.claims import expert_order
-from app.exports.contract import SHELL, Export, ExportFile, Files
+from app.exports.contract import SHELL, Export, ExportFile, Files, refuse_schedule
 from app.exports.launch_value import Launch
 from app.exports.megatron_experts import dispatch_unsaid, group_flags
 from app.exports.megatron_flags import Arguments, Flag
@@ -27,7 +27,7 @@ from app.exports.megatron_releases import (
 from app.exports.options import Options
 from app.exports.readback.megatron import GROUP, MEGATRON_SAYS, read_megatron
 from cluster_models.cluster.gpus import Precision
-from cluster_models.training.frameworks import AttentionKernels, CudaGraphs, Float8Scaling
+from cluster_models.training.framework_choices import AttentionKernels, CudaGraphs, Float8Scaling
 from cluster_models.training.plan import Plan, RankOrder
 from cluster_models.training.workload import Optimizer, Recompute, Sharding, TrainingWorkload
 
@@ -68,6 +68,7 @@ def megatron_arguments(launch: Launch) -> Arguments:
     model, workload = launch.architecture, launch.workload
     configuration, degrees = launch.configuration, launch.degrees
     release = release_of(workload.framework)
+    refuse_schedule(release_name(release), launch)
     flags = [
         *model_flags(model, workload, release),
         Flag("--micro-batch-size", configuration.micro_batch),

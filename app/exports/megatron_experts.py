@@ -8,7 +8,7 @@ from app.exports.launch_value import Launch
 from app.exports.megatron_flags import Flag
 from app.exports.megatron_releases import SINCE, has, overlaps_experts
 from cluster_models.cluster.gpus import Precision
-from cluster_models.training.frameworks import ExpertBalance, ExpertDispatch
+from cluster_models.training.framework_choices import ExpertBalance, ExpertDispatch
 
 _DEEPEP: Final = "--moe-enable-deepep"
 _BACKEND: Final = "--moe-flex-dispatcher-backend"

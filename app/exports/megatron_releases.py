@@ -14,7 +14,8 @@ from typing import Final
 from app.exports.launch_value import Launch
 from cluster_models.cluster.catalogue import gpu_kinds
 from cluster_models.cluster.gpus import Precision
-from cluster_models.training.frameworks import ExpertDispatch, Framework, frameworks
+from cluster_models.training.framework_choices import ExpertDispatch
+from cluster_models.training.frameworks import Framework, frameworks
 from cluster_models.training.interleaving import SIZED_SINCE
 from cluster_models.training.plan import Plan
 from cluster_models.training.workload import Recompute, Sharding

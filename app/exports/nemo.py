@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.exports.contract import SHELL, Export, ExportFile, Files, unsupported
+from app.exports.contract import SHELL, Export, ExportFile, Files, refuse_schedule, unsupported
 from app.exports.launch_value import Launch
 from app.exports.megatron import environment_lines, expert_order_lines, rows_unsaid
 from app.exports.megatron_layers import pipeline_layout
@@ -16,7 +16,7 @@ from app.exports.megatron_releases import NEWEST, SINCE, has, overlaps_experts, 
 from app.exports.options import Options
 from app.exports.readback.nemo import GROUP, NEMO_SAYS, read_nemo
 from cluster_models.cluster.gpus import Precision
-from cluster_models.training.frameworks import CudaGraphs, ExpertBalance, ExpertDispatch, Float8Scaling
+from cluster_models.training.framework_choices import CudaGraphs, ExpertBalance, ExpertDispatch, Float8Scaling
 from cluster_models.training.plan import RankOrder
 from cluster_models.training.workload import Recompute, Sharding
 
@@ -53,6 +53,7 @@ def render_nemo(launch: Launch, options: Options) -> Files:  # noqa: ARG001 - th
 
     Refuses Megatron FSDP with pipeline ranks before data ranks, as Bridge does, and GPUs that are not NVIDIA's.
     """
+    refuse_schedule("Megatron-Bridge", launch)
     sharded = launch.configuration.sharding is Sharding.PARAMETERS
     if sharded and launch.configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA:
         raise unsupported(

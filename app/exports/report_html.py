@@ -13,6 +13,7 @@ from app.exports.contract import Export, ExportFile, Family, Files
 from app.exports.launch_value import Launch
 from app.exports.options import Options
 from app.exports.readback.report import REPORT_SAYS, read_report
+from app.presentation.configuration import schedule_words
 from cluster_models.training.plan import MEMORY_PARTS, TIME_PARTS, Plan, StageMemory
 from cluster_models.units import GIB, MILLISECOND
 
@@ -98,6 +99,7 @@ def _figures(launch: Launch) -> Iterable[tuple[str, str, object]]:
         yield ("precision", "", plan.workload.precision)
     if plan.architecture is not None and plan.architecture.experts is not None:
         yield ("experts of a layer", "experts", plan.architecture.experts.count)
+    yield ("pipeline schedule", "", schedule_words(configuration))
     yield ("recomputation", "", configuration.recompute)
     yield ("sharding", "", configuration.sharding)
 

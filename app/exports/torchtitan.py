@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from app.exports.contract import ZIP, Export, ExportFile, Files, unsupported
+from app.exports.contract import ZIP, Export, ExportFile, Files, refuse_schedule, unsupported
 from app.exports.launch_value import Launch
 from app.exports.megatron import expert_order_lines
 from app.exports.options import Options
@@ -59,6 +59,7 @@ def render_torchtitan(launch: Launch, options: Options) -> Files:  # noqa: ARG00
 
 
 def _refuse(launch: Launch) -> None:
+    refuse_schedule("torchtitan", launch)
     configuration, degrees = launch.configuration, launch.degrees
     if configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA and degrees.pipeline > 1 and degrees.data > 1:
         raise unsupported(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.comparing.standings import Standing
+from app.presentation.configuration import schedule_words
 from app.presentation.decision import (
     NO_BUDGET,
     Budget,
@@ -185,6 +186,7 @@ def _settings(plans: Sequence[Plan]) -> tuple[ComparisonRow, ...]:
         "recomputation": [str(each.recompute) for each in chosen],
         "sharding": [str(each.sharding) for each in chosen],
         "rank order": [str(each.rank_order) for each in chosen],
+        "schedule": [schedule_words(each) for each in chosen],
         "layers": ["; ".join(_layer_words(row) for row in _unique(each.stage_layers)) for each in chosen],
     }
     return tuple(ComparisonRow(name, tuple(values)) for name, values in rows.items())

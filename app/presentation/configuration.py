@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -12,6 +12,7 @@ from app.presentation.figures import count, plural, spans
 from app.presentation.frameworks import framework_words
 from cluster_models.training.placement_rules import PlacementRules
 from cluster_models.training.plan import Configuration, Degrees
+from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import TrainingWorkload
 
 _DEGREES: Final = (
@@ -23,6 +24,14 @@ _DEGREES: Final = (
     ("expert_tensor", "ETP", "expert tensor parallel"),
     ("virtual_pipeline", "VPP", "virtual stages per rank"),
 )
+_SCHEDULES: Final[Mapping[PipelineSchedule, tuple[str, str]]] = {
+    PipelineSchedule.ONE_F_ONE_B: ("1F1B", "interleaved 1F1B"),
+    PipelineSchedule.GPIPE: ("GPipe", "looped breadth-first"),
+    PipelineSchedule.ZERO_BUBBLE: ("zero-bubble ZB-H1", "interleaved zero-bubble"),
+    PipelineSchedule.ZB_V: ("ZB-V", "ZB-V"),
+    PipelineSchedule.DUALPIPE_V: ("DualPipeV", "DualPipeV"),
+}
+"""Names without virtual stages, and with several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,7 @@ def settings(
 ) -> tuple[tuple[str, str], ...]:
     """The settings of the framework that are no degrees; ``gpu_kinds``: of each stage, where they differ."""
     virtual = configuration.degrees.virtual_pipeline
+    schedule = schedule_words(configuration)
     return (
         *(_framework(workload) if workload else ()),
         ("micro-batch", plural(configuration.micro_batch, "sequence")),
@@ -56,7 +66,8 @@ def settings(
         ("sharding over data ranks", str(configuration.sharding)),
         ("rank order", str(configuration.rank_order)),
         ("layers of each stage", _layers(configuration)),
-        *((("interleaving", f"{virtual} model chunks on each pipeline rank"),) if virtual > 1 else ()),
+        *((("pipeline schedule", schedule),) if configuration.degrees.pipeline > 1 else ()),
+        *((("virtual stages", f"{virtual} model chunks on each pipeline rank"),) if virtual > 1 else ()),
         *(("GPUs", f"{kind} under {stages}") for kind, stages in _stages_by_kind(gpu_kinds)),
         *((("placement rules", _rules(workload.placement)),) if workload and workload.placement else ()),
     )
@@ -81,11 +92,19 @@ def _rules(rules: PlacementRules) -> str:
     return "; ".join([*map(str, rules.neighbours), *map(str, rules.spares), *required])
 
 
+def schedule_words(configuration: Configuration) -> str:
+    """The pipeline schedule, by the names of the field."""
+    several = configuration.degrees.virtual_pipeline > 1
+    return _SCHEDULES[configuration.schedule][several]
+
+
 def settings_line(configuration: Configuration) -> str:
     """The settings by which configurations of the same degrees differ, in one line."""
     return (
         f"micro-batch {configuration.micro_batch}, recomputation {configuration.recompute}, "
         f"sharding {configuration.sharding}, order {configuration.rank_order}"
+        + f", schedule {schedule_words(configuration)}"
+        * (configuration.degrees.pipeline > 1)
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.presentation.figures import NOT_KNOWN, percent, seconds
-from cluster_models.training.plan import Drifted, Plan
+from cluster_models.training.plan import Plan
+from cluster_models.training.robustness import Drifted
 
 
 @dataclass(frozen=True, slots=True)

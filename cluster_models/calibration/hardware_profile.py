@@ -9,7 +9,7 @@ from enum import StrEnum
 from cluster_models.cluster.gpus import Precision
 from cluster_models.cluster.measurements import Collective
 from cluster_models.errors import InvalidInput
-from cluster_models.training.frameworks import AttentionKernels
+from cluster_models.training.framework_choices import AttentionKernels
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,73 +16,16 @@ from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 from cluster_models.errors import InvalidWorkload
 from cluster_models.shipped import generations
+from cluster_models.training.framework_choices import (
+    AttentionKernels,
+    CudaGraphs,
+    ExpertBalance,
+    ExpertDispatch,
+    Float8Scaling,
+    SelectiveRecompute,
+)
 from cluster_models.training.interleaving import Interleaving
-
-
-class ExpertDispatch(StrEnum):
-    """How tokens travel to the ranks of their experts and back."""
-
-    ALL_TO_ALL = "all_to_all"
-    """One message per token and expert (Megatron-Core's default dispatcher)."""
-    DEEPEP = "deepep"
-    """A token crosses to a node once for all its experts there (DeepEP's kernels)."""
-    HYBRIDEP = "hybridep"
-    """DeepEP's successor for NVLink domains larger than a node."""
-
-
-class AttentionKernels(StrEnum):
-    """Whose fused attention runs."""
-
-    VENDOR = "vendor"
-    """Written for the GPU at hand: cuDNN through Transformer Engine or XLA, FlashAttention-3."""
-    FLASH_2 = "flash_2"
-    """FlashAttention-2, PyTorch's own included, written for Ampere."""
-    FLASH_TRITON = "flash_triton"
-    """FlashAttention-1 written in Triton for Ampere."""
-
-
-class SelectiveRecompute(StrEnum):
-    """Part that selective recomputation runs again in backward."""
-
-    ATTENTION_CORE = "attention_core"
-    """Scores, softmax and the product with the values (Megatron; arXiv 2205.05198, section 5)."""
-    ALTERNATE_PRODUCTS = "alternate_products"
-    """All but attention and, in 16 bits, every second matrix product (torchtitan's ``selective`` by ``op``)."""
-
-
-class ExpertBalance(StrEnum):
-    """How evenly tokens meet the experts of a layer."""
-
-    NATURAL = "natural"
-    """As the router learned it."""
-    FORCED = "forced"
-    """Experts drawn at random, as benchmarks do (``--moe-router-force-load-balancing``)."""
-    CAPACITY = "capacity"
-    """Every expert works on its mean share: further tokens are dropped, missing ones padded
-    (``--moe-expert-capacity-factor 1 --moe-pad-expert-input-to-capacity``)."""
-
-
-class CudaGraphs(StrEnum):
-    """Part of a step that is captured and launched as a whole, free of launch overhead on the host."""
-
-    NONE = "none"
-    PARTIAL = "partial"
-    """Attention, router and pre-processing of each layer (Transformer Engine's graphs)."""
-    FULL = "full"
-    """The whole iteration."""
-
-
-class Float8Scaling(StrEnum):
-    """Values that share one scale in FP8 training; MXFP8 has its own."""
-
-    DELAYED = "delayed"
-    """A tensor, scaled by the maxima of steps before (Transformer Engine's ``DelayedScaling``)."""
-    CURRENT = "current"
-    """A tensor, scaled by its own maximum, for which it is read once more."""
-    ROW = "row"
-    """A row of a product's operand, which along the other dimension is cast by itself (torchao's ``rowwise``)."""
-    BLOCK = "block"
-    """128 elements of an activation, 128 x 128 of a weight (DeepSeek-V3, arXiv 2412.19437, section 3.3)."""
+from cluster_models.training.schedules import PipelineSchedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +137,14 @@ class Framework:
         Fact(
             "How micro-batches pass virtual stages: not at all (a rank has one stage), in Megatron's groups of as "
             "many as pipeline ranks (from Megatron-Core 0.10 on of any legal size), or in PyTorch's equal groups."
+        ),
+    ]
+    schedules: Annotated[
+        tuple[PipelineSchedule, ...],
+        Fact(
+            "Orders in which pipeline ranks can run forwards and backwards: 1F1B (interleaved with virtual "
+            "stages), all forwards first (gpipe; breadth-first with virtual stages), zero-bubble, and V-shaped "
+            "ZB-V and DualPipeV."
         ),
     ]
     fills_stages: Annotated[
@@ -381,15 +332,24 @@ def framework(name: str) -> Framework:
     return found
 
 
+def choices_of(kind: Any) -> type[StrEnum] | None:
+    """The enumeration that a fact, or each item of one that is a list, comes from; ``None`` for others."""
+    each = get_args(kind)[0] if get_origin(kind) is tuple else kind
+    return each if issubclass(each, StrEnum) else None
+
+
 def _framework(name: str, entry: dict[str, Any]) -> Framework:
     values = entry | {"name": name}
     return Framework(
-        **{
-            column: kind(values[column]) if issubclass(kind, StrEnum) else values[column]
-            for column, (kind, _) in facts().items()
-            if column in values
-        }
+        **{column: _read(kind, values[column]) for column, (kind, _) in facts().items() if column in values}
     )
+
+
+def _read(kind: Any, value: Any) -> Any:
+    """A value of the data file as ``Framework`` holds it."""
+    if (choice := choices_of(kind)) is None:
+        return value
+    return tuple(map(choice, value)) if isinstance(value, list) else choice(value)
 
 
 DEFAULT_FRAMEWORK: Final = framework("megatron-core-0.12")

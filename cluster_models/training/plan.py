@@ -13,6 +13,8 @@ from cluster_models.model.architecture import Architecture
 from cluster_models.training.expert_balance import ExpertBalance
 from cluster_models.training.expert_slots import ExpertSlots
 from cluster_models.training.failure_domains import FailureDomainLosses
+from cluster_models.training.robustness import Robustness
+from cluster_models.training.schedules import PipelineSchedule, in_model_order
 from cluster_models.training.selection import Selection
 from cluster_models.training.workload import LinkBandwidth, Recompute, Sharding, TrainingWorkload
 
@@ -69,8 +71,9 @@ class Degrees:
 class Configuration:
     """Settings of a framework, except which host plays which part.
 
-    ``stage_layers[v][s]`` is the number of decoder layers of virtual stage ``v`` on pipeline rank ``s``;
-    the model runs through ``v`` first, ``s`` fastest.  ``micro_batch`` counts sequences.
+    ``stage_layers[v][s]`` is the number of decoder layers of virtual stage ``v`` on pipeline rank ``s``; the model
+    runs through ``v`` first, ``s`` fastest, every second ``v`` backwards under a V-shaped ``schedule``.
+    ``micro_batch`` counts sequences.
     """
 
     degrees: Degrees
@@ -79,6 +82,12 @@ class Configuration:
     sharding: Sharding
     rank_order: RankOrder
     stage_layers: tuple[tuple[int, ...], ...]
+    schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
+
+    @property
+    def chunks(self) -> tuple[tuple[int, int], ...]:
+        """Pipeline rank and decoder layers of every chunk, in the order in which the model runs through them."""
+        return in_model_order(self.schedule, [tuple(enumerate(row)) for row in self.stage_layers])
 
     def micro_batches(self, global_batch: int) -> int:
         """Micro-batches that each pipeline runs per step."""
@@ -289,48 +298,6 @@ class Confidence:
     independent_runs: float = 0.0
     """0 in plans of before this was known."""
     doublings_outside: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Drifted:
-    """Step time when links change: its deciles and its median over the draws."""
-
-    step_p10_s: float
-    step_median_s: float
-    step_p90_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Rival:
-    """An alternative in the same draws; ``alternative`` counts in ``Plan.alternatives``.
-
-    ``plan_ahead`` is the share of draws in which the plan is no worse by the objective.
-    """
-
-    alternative: int
-    step: Drifted
-    plan_ahead: float
-
-
-@dataclass(frozen=True, slots=True)
-class Robustness:
-    """Remaining lead of the plan when links change by the spread seen (docs/robustness.md).
-
-    Over ``draws`` draws of all links around their medians.  ``slow_link`` is the share of its median bandwidth that
-    a link of the plan loses at its slow decile, ``spread_from`` the origin of the spread.  ``rivals`` start with
-    the runner-up; the losses are shares of the objective of the best of them in each draw.  ``safer`` counts in
-    ``Plan.alternatives``: the one that is best at p90 where the plan is not.
-    """
-
-    draws: int
-    slow_link: float
-    spread_from: str
-    step: Drifted
-    rivals: tuple[Rival, ...]
-    mean_loss: float
-    worst_loss: float
-    safer: int | None
-    summary: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidWorkload
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, Framework
 from cluster_models.training.placement_rules import NOTHING_ASKED, PlacementRules
+from cluster_models.training.schedules import PipelineSchedule
 
 MOST_SEQUENCES: Final = 131_072
 """Bound for one global batch: ten times the largest in print; schedules and their simulation grow with it."""
@@ -88,6 +89,7 @@ class TrainingWorkload:
     """A training run.  Batches count sequences.
 
     ``pinned`` gives a degree one value, ``forbidden`` takes values away (names from ``DEGREE_NAMES``).
+    ``schedule`` are the pipeline schedules that the planner may choose from, of those that the framework has.
     ``memory_headroom`` is the share of each GPU's memory that must stay free; the default covers what the memory
     model is off by on most published peaks (docs/cost_model.md).  ``link_bandwidth`` says how careful the plan
     is about links (docs/robustness.md).
@@ -104,6 +106,7 @@ class TrainingWorkload:
     optimizer: Optimizer = Optimizer.ADAM
     recompute: tuple[Recompute, ...] = (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)
     sharding: tuple[Sharding, ...] = (Sharding.NONE, Sharding.OPTIMIZER)
+    schedule: tuple[PipelineSchedule, ...] = tuple(PipelineSchedule)
     memory_headroom: float = 0.1
     pinned: dict[str, int] = field(default_factory=dict, hash=False)
     forbidden: dict[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
@@ -129,7 +132,11 @@ class TrainingWorkload:
             )
         if self.max_gpus is not None and self.max_gpus < 1:
             raise InvalidWorkload("workload.max_gpus", self.max_gpus, "must be at least 1")
-        for name, allowed in (("recompute", self.recompute), ("sharding", self.sharding)):
+        for name, allowed in (
+            ("recompute", self.recompute),
+            ("sharding", self.sharding),
+            ("schedule", self.schedule),
+        ):
             if not allowed:
                 raise InvalidWorkload(f"workload.{name}", [], "allows nothing", "list at least one choice")
         both = sorted(set(self.avoid_nodes) & set(self.placement.require_nodes))

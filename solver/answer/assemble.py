@@ -47,6 +47,7 @@ def configuration_of(candidate: Candidate) -> Configuration:
         sharding=SHARDING_CODES[int(batch.sharding[0])],
         rank_order=ORDER_CODES[int(batch.rank_order[0])],
         stage_layers=candidate.layout,
+        schedule=batch.runs,
     )
 
 

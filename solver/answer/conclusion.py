@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from cluster_models.training.plan import Certificate, Plan, StopReason
+from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.selection import Selection
 from solver.answer.alternatives import (
     cheapest_trial,
@@ -42,7 +43,8 @@ def describe(batch: CandidateBatch, index: int) -> str:
     """One row of candidates in a practitioner's shorthand."""
     row = batch.take(np.array([index]))
     recompute, sharding = RECOMPUTE_CODES[int(row.recompute[0])], SHARDING_CODES[int(row.sharding[0])]
-    return f"{degrees_of(row)} mbs{int(row.micro_batch[0])} recompute {recompute} sharding {sharding}"
+    schedule = "" if row.runs is PipelineSchedule.ONE_F_ONE_B else f" schedule {row.runs}"
+    return f"{degrees_of(row)} mbs{int(row.micro_batch[0])} recompute {recompute} sharding {sharding}{schedule}"
 
 
 def conclude(

@@ -15,7 +15,7 @@ import numpy as np
 
 from cluster_models.links.model import LinkModel, effective_links
 from cluster_models.links.spread import LinkSpread, Spread, SpreadOrigin, link_spread
-from cluster_models.training.plan import Drifted, Rival, Robustness
+from cluster_models.training.robustness import Drifted, Rival, Robustness
 from cluster_models.training.workload import LinkBandwidth, TrainingWorkload
 from solver.answer.warnings import used_links
 from solver.candidates import CandidateBatch, FloatArray, IntArray

@@ -12,6 +12,7 @@ from cluster_models.model.architecture import Architecture
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.interleaving import SIZED_SINCE, Interleaving
 from cluster_models.training.plan import Configuration, Degrees, RankOrder
+from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import TrainingWorkload
 from solver.problem import PlanningProblem
 
@@ -125,22 +126,45 @@ def _batch_rules(configuration: Configuration, workload: TrainingWorkload) -> It
             f"{workload.framework.name} needs at least {fewest} micro-batches for {degrees.pipeline} pipeline "
             f"stages, got {micro_batches}."
         )
-    if degrees.virtual_pipeline > 1:
-        yield from _interleaving_rules(degrees, micro_batches, workload.framework)
+    virtual, framework = degrees.virtual_pipeline, workload.framework
+    if virtual > 1 and framework.interleaving is Interleaving.NONE:
+        yield f"Virtual pipeline degree {virtual} is set but {framework.name} has no interleaving."
+    elif virtual > 1 and degrees.pipeline == 1:
+        yield f"Virtual pipeline degree {virtual} needs a pipeline degree above 1."
+    else:
+        yield from _schedule_rules(configuration, micro_batches, framework)
+
+
+def _schedule_rules(configuration: Configuration, micro_batches: int, framework: Framework) -> Iterator[str]:
+    """Each schedule's own refusals, by PyTorch's and Megatron-Core's code."""
+    degrees, schedule = configuration.degrees, configuration.schedule
+    pipeline, virtual = degrees.pipeline, degrees.virtual_pipeline
+    in_turn, torch = PipelineSchedule.ONE_F_ONE_B, framework.interleaving is Interleaving.PYTORCH
+    if pipeline == 1 and schedule is not in_turn:
+        yield f"Schedule {schedule} is set without a pipeline."
+    elif schedule not in framework.schedules and pipeline > 1:
+        yield f"Schedule {schedule} is set but {framework.name} does not have it."
+    elif schedule in (in_turn, PipelineSchedule.ZERO_BUBBLE) and virtual > 1:
+        yield from _interleaving_rules(degrees, micro_batches, framework)
+    elif schedule is in_turn and torch and micro_batches < pipeline:
+        yield f"Schedule {schedule} needs as many micro-batches as stages, {pipeline}, got {micro_batches}."
+    elif schedule is PipelineSchedule.ZERO_BUBBLE and torch:
+        yield f"Schedule {schedule} needs several virtual stages on a rank (torchtitan)."
+    elif schedule in (PipelineSchedule.ZB_V, PipelineSchedule.DUALPIPE_V):
+        if virtual != 2:
+            yield f"Schedule {schedule} needs two virtual stages on a rank, got {virtual}."
+        if schedule is PipelineSchedule.DUALPIPE_V and micro_batches < 2 * pipeline:
+            yield f"Schedule {schedule} needs at least {2 * pipeline} micro-batches, got {micro_batches}."
 
 
 def _interleaving_rules(degrees: Degrees, micro_batches: int, framework: Framework) -> Iterator[str]:
-    """Virtual stages need a pipeline, and micro-batches in groups of at least as many as there are ranks.
+    """Interleaved micro-batches pass in groups of at least as many as there are ranks.
 
     Megatron-Core takes a single group of them all from 0.10 on, whatever else it takes; PyTorch makes as many
     groups as ranks would fill and wants them equal.
     """
     pipeline = degrees.pipeline
-    if framework.interleaving is Interleaving.NONE:
-        yield f"Virtual pipeline degree {degrees.virtual_pipeline} is set but {framework.name} has no interleaving."
-    elif pipeline == 1:
-        yield f"Virtual pipeline degree {degrees.virtual_pipeline} needs a pipeline degree above 1."
-    elif micro_batches < pipeline:
+    if micro_batches < pipeline:
         yield (
             f"Interleaving needs at least as many micro-batches as pipeline ranks, but {micro_batches} are fewer "
             f"than {pipeline}."
@@ -195,6 +219,8 @@ def _limits(configuration: Configuration, problem: PlanningProblem) -> Iterator[
         yield f"Recomputation '{configuration.recompute}' is not among {_listed(workload.recompute)}."
     if configuration.sharding not in workload.sharding:
         yield f"Sharding '{configuration.sharding}' is not among {_listed(workload.sharding)}."
+    if configuration.schedule not in workload.schedule:
+        yield f"Schedule '{configuration.schedule}' is not among {_listed(workload.schedule)}."
 
 
 def _listed(choices: tuple[str, ...]) -> str:

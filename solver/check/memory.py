@@ -104,12 +104,11 @@ def _weight_bytes(stage: int, configuration: Configuration, problem: PlanningPro
     least, most = WEIGHT_BYTES[problem.workload.precision]
     chunks: list[int] = []
     first = 0
-    for row in configuration.stage_layers:
-        for column, count in enumerate(row):
-            if column == stage:
-                chunks += range(first, first + count)
-            first += count
-    if stage == degrees.pipeline - 1:  # multi-token prediction: decoder layers like the last one
+    for rank, count in configuration.chunks:
+        if rank == stage:
+            chunks += range(first, first + count)
+        first += count
+    if stage == configuration.chunks[-1][0]:  # multi-token prediction: decoder layers like the last one
         chunks += [model.layers - 1] * model.prediction_layers
     shared = [_common_parameters(model, layer, degrees.tensor) for layer in chunks]
     shared += _end_parameters(model, stage, configuration)
@@ -149,17 +148,17 @@ def _common_parameters(model: Architecture, layer: int, tensor: int) -> Interval
 
 def _end_parameters(model: Architecture, stage: int, configuration: Configuration) -> list[Interval]:
     """Embedding on the first stage and head on the last; tied ones are one matrix when they meet."""
-    tensor, pipeline = configuration.degrees.tensor, configuration.degrees.pipeline
+    tensor = configuration.degrees.tensor
     table, positions = float(model.hidden * model.vocabulary), float(model.hidden * model.learned_positions)
     ends: list[Interval] = []
     if stage == 0:
         ends.append(((table + positions) / tensor, table / tensor + positions))
-    if stage == pipeline - 1:
-        head = 0.0 if model.tied_embeddings and pipeline == 1 else table
+    if stage == (last := configuration.chunks[-1][0]):
+        head = 0.0 if model.tied_embeddings and last == 0 else table
         norm = model.norm_vectors * model.hidden
         ends.append(((head + norm) / tensor, head / tensor + norm))
         ends += [_prediction_parameters(model, tensor)] * model.prediction_layers
-        if model.prediction_layers and pipeline > 1 and not model.tied_embeddings:
+        if model.prediction_layers and last > 0 and not model.tied_embeddings:
             ends.append((table / tensor, table / tensor))  # prediction looks up the next embedding here
     return ends
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from cluster_models.training.plan import Drifted, Plan, Robustness
+from cluster_models.training.plan import Plan
+from cluster_models.training.robustness import Drifted, Robustness
 from cluster_models.training.workload import LinkBandwidth, Objective
 from solver.problem import PlanningProblem
 

@@ -53,13 +53,12 @@ def _survivable(plan: Plan, model: Architecture, nodes: dict[str, Node], label: 
 
 
 def _sparse_stages(plan: Plan, model: Architecture) -> set[int]:
-    """Pipeline ranks with a layer that has experts; prediction layers are on the last and like the last layer."""
+    """Pipeline ranks with a layer that has experts; prediction layers lie behind the last layer and are like it."""
     found, layer = set(), 0
-    for row in plan.configuration.stage_layers:
-        for stage, count in enumerate(row):
-            if any(model.sparse_pattern[layer : layer + count]):
-                found.add(stage)
-            layer += count
+    for stage, count in plan.configuration.chunks:
+        if any(model.sparse_pattern[layer : layer + count]):
+            found.add(stage)
+        layer += count
     if model.prediction_layers and model.sparse_pattern[-1]:
-        found.add(plan.configuration.degrees.pipeline - 1)
+        found.add(plan.configuration.chunks[-1][0])
     return found

@@ -15,7 +15,7 @@ import numpy as np
 
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import Mlp
-from cluster_models.training.frameworks import SelectiveRecompute
+from cluster_models.training.framework_choices import SelectiveRecompute
 from cluster_models.training.recompute import RecomputeModule
 from solver.candidates import FloatArray
 from solver.costs.calibration import Calibration

@@ -9,7 +9,7 @@ import numpy as np
 
 from cluster_models.cluster.gpus import CLOCK_POWER, UNTHROTTLED_SHARE, GpuKind, Precision
 from cluster_models.errors import InvalidWorkload
-from cluster_models.training.frameworks import AttentionKernels, Float8Scaling
+from cluster_models.training.framework_choices import AttentionKernels, Float8Scaling
 from solver.candidates import FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.seconds import Seconds

@@ -9,7 +9,7 @@ import numpy as np
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.cluster.measurements import Collective
 from cluster_models.model.architecture import Architecture, Experts
-from cluster_models.training.frameworks import ExpertDispatch
+from cluster_models.training.framework_choices import ExpertDispatch
 from solver.candidates import FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from cluster_models.model.architecture import Architecture
-from cluster_models.training.frameworks import CudaGraphs, ExpertBalance
+from cluster_models.training.framework_choices import CudaGraphs, ExpertBalance
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.costs.calibration import Calibration
 from solver.costs.compute import Processor

@@ -8,7 +8,7 @@ import numpy as np
 
 from cluster_models.cluster.gpus import Precision
 from cluster_models.model.architecture import Experts
-from cluster_models.training.frameworks import ExpertBalance, Float8Scaling
+from cluster_models.training.framework_choices import ExpertBalance, Float8Scaling
 from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, BoolArray, CandidateBatch, FloatArray
 from solver.costs.calibration import Calibration

@@ -12,8 +12,9 @@ from cluster_models.model.architecture import Architecture
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.interleaving import micro_batch_group, runs_all_forwards_first
 from cluster_models.training.recompute import KEEP_ALL, ActivationSettings
+from cluster_models.training.schedules import V_STAGES, PipelineSchedule
 from cluster_models.training.workload import Optimizer, Sharding, TrainingWorkload
-from solver.candidates import CandidateBatch, FloatArray, IntArray
+from solver.candidates import SCHEDULE_CODES, CandidateBatch, FloatArray, IntArray
 from solver.costs.activations import layer_activations
 from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.compute import processor
@@ -72,7 +73,7 @@ def stage_memory(  # noqa: PLR0913 - each a fact of its own
     settings: ActivationSettings = KEEP_ALL,
     routed: RoutedLoads | None = None,
 ) -> StageMemoryParts:
-    """Memory of candidates that share their pipeline and virtual pipeline sizes.
+    """Memory of candidates that share their pipeline and virtual pipeline sizes and their schedule.
 
     ``layers``, (C, K) or by candidate (n, C, K), counts layers of each kind in every chunk, ``micro_batches`` (n,)
     those of a step.  With ``routed`` counts, tokens of the busiest expert rank in the worst layer stay.
@@ -101,11 +102,12 @@ def stage_memory(  # noqa: PLR0913 - each a fact of its own
     activations = held(0.0)
     logits = np.zeros_like(activations)
     heads = 1 + architecture.prediction_layers
-    logits[:, -1] = heads * _logit_bytes(architecture, sizes, calibration.framework)
+    last = batch.last_column(layers.shape[-2]) % stages
+    logits[:, last] = heads * _logit_bytes(architecture, sizes, calibration.framework)
     waiting = deferred_products(
         calibration.framework, architecture, micro_batches.astype(np.float64), pipelined=stages > 1
     )
-    logits[:, -1] += deferred_head_bytes(architecture, sizes, waiting)
+    logits[:, last] += deferred_head_bytes(architecture, sizes, waiting)
     states = _states(batch, parameters, workload, calibration, micro_batches)
     buffers = _buffers(batch, sizes, architecture) + communicator_bytes(batch, calibration)
     bucket = np.where(batch.data * batch.context > 1, calibration.framework.bucket_bytes, 0.0)
@@ -168,8 +170,13 @@ def least_bytes(
     Weights, gradients and optimizer states do not depend on either: the mean of their sum over the pipeline ranks,
     which candidates share, and what the run time takes.  States that ZeRO-3 shards are not counted.
     """
-    whole = all_layers(architecture)
-    layers = np.zeros((int(batch.pipeline[0]), len(whole)), dtype=np.int64)
+    whole, stages = all_layers(architecture), int(batch.pipeline[0])
+    layers = np.zeros((stages, len(whole)), dtype=np.int64)
+    if any(schedule.is_v_shaped for schedule in calibration.framework.schedules):
+        # tied embeddings and those of predictions have no copy where the model ends on the rank that it begins on
+        layers = np.zeros((V_STAGES * stages, len(whole)), dtype=np.int64)
+        v_shaped = SCHEDULE_CODES.index(PipelineSchedule.ZB_V)
+        batch = replace(batch, schedule=np.full(len(batch), v_shaped, dtype=np.int64))
     layers[0] = whole
     parameters = local_parameters(batch, layers, architecture)
     states = _states(batch, parameters, workload, calibration, np.ones(len(batch), dtype=np.int64))

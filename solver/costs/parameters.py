@@ -43,7 +43,7 @@ def local_parameters(batch: CandidateBatch, layers: IntArray, architecture: Arch
 
     Tied embeddings that share a GPU count once; on two pipeline ranks both keep a copy, as Megatron does.
     ``layers``, (C, K) or by candidate (n, C, K), includes multi-token prediction layers; their projections and
-    norms, and the copy of the embedding that they look up on the last of several pipeline ranks, are added here.
+    norms, and the copy of the embedding that they look up on another rank than the first, are added here.
     """
     tensor = batch.tensor.astype(np.float64)
     kinds = architecture.layer_kinds
@@ -53,18 +53,19 @@ def local_parameters(batch: CandidateBatch, layers: IntArray, architecture: Arch
         experts = moe.count * architecture.expert_parameters() / batch.expert_block
     chunks = (layers * common[:, None, :]).sum(axis=-1)
     vocabulary = architecture.vocabulary * architecture.hidden / tensor
+    stages, last = int(batch.pipeline[0]), batch.last_column(layers.shape[-2])
+    apart = last % stages > 0
     tables = np.zeros_like(chunks)
     tables[:, 0] += vocabulary + architecture.learned_positions * architecture.hidden
-    if not (architecture.tied_embeddings and layers.shape[-2] == 1):
-        tables[:, -1] += vocabulary
-    if architecture.prediction_layers and batch.pipeline[0] > 1 and not architecture.tied_embeddings:
-        tables[:, -1] += vocabulary
+    if apart or not architecture.tied_embeddings:
+        tables[:, last] += vocabulary
+    if architecture.prediction_layers and apart and not architecture.tied_embeddings:
+        tables[:, last] += vocabulary
     chunks += tables
-    chunks[:, -1] += architecture.norm_vectors * architecture.hidden
+    chunks[:, last] += architecture.norm_vectors * architecture.hidden
     norms = PREDICTION_NORMS * architecture.norm_vectors * architecture.hidden
     projection = architecture.prediction_projection_parameters() / tensor
-    chunks[:, -1] += architecture.prediction_layers * (projection + norms)
-    stages = int(batch.pipeline[0])
+    chunks[:, last] += architecture.prediction_layers * (projection + norms)
     return LocalParameters(
         layers=common,
         largest_layer=(common + experts[:, None] * [kind.sparse for kind in kinds]).max(axis=1),

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from cluster_models.model.architecture import Architecture
-from cluster_models.training.frameworks import SelectiveRecompute
+from cluster_models.training.framework_choices import SelectiveRecompute
 from solver.candidates import FloatArray
 from solver.costs.compute import Processor, matmul_s
 from solver.costs.local_sizes import LocalSizes

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from cluster_models.model.architecture import Architecture, Experts
-from cluster_models.training.frameworks import CudaGraphs, ExpertDispatch
+from cluster_models.training.framework_choices import CudaGraphs, ExpertDispatch
 from solver.candidates import FloatArray
 from solver.costs.compute import Extent, Processor, elementwise_s, linear_s, quantise_s
 from solver.costs.launching import LAUNCHED

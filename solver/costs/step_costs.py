@@ -1,7 +1,8 @@
 """Costs of one training step that do not depend on which node plays which part.
 
 Shapes: ``n`` candidates that share their pipeline and virtual pipeline sizes, ``C`` chunks (virtual stages) in
-the order the model runs through them (chunk ``c`` sits on pipeline rank ``c % pipeline``), ``P`` pipeline ranks.
+the order of ``Configuration.stage_layers`` (column ``c`` sits on pipeline rank ``c % pipeline``; the model runs
+through them in this order unless the schedule is V-shaped), ``P`` pipeline ranks.
 """
 
 from __future__ import annotations
@@ -136,11 +137,12 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     routed: RoutedLoads | None = None,
     tensor_slowdown: FloatArray | None = None,
 ) -> StepCosts:
-    """Costs of candidates that share their pipeline and virtual pipeline sizes.
+    """Costs of candidates that share their pipeline and virtual pipeline sizes and their schedule.
 
     ``layers``, (C, K) or by candidate (n, C, K), counts decoder layers of each kind in every chunk; chunk 0 also
-    holds the embedding and the last chunk final norm, output head and loss.  ``calibration`` defaults to the
-    GPU kind's own.  ``routed``: what their expert ranks carry by counts of the routing; without it, by calibration.
+    holds the embedding and the model's last chunk final norm, output head and loss.  ``calibration`` defaults to
+    the GPU kind's own.  ``routed``: what their expert ranks carry by counts of the routing; without it, by
+    calibration.
     ``tensor_slowdown`` (n,): how much longer tensor parallel collectives take than inside a domain.
     Formulas: docs/cost_model.md.
     """
@@ -172,7 +174,7 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
         layer=reduce(add, (each * share for each, share in zip(parts.seconds, shares.tolist(), strict=True))),
         domain=domain,
     )
-    stages = int(batch.pipeline[0])
+    stages, last = int(batch.pipeline[0]), batch.last_column(layers.shape[-2])
     slow = straggling(batch.tensor * batch.pipeline * batch.context * batch.data / gpus_per_node, calibration)
     ends = processor(gpu, end_precision(workload.precision), calibration)
     micro_batches = workload.global_batch / (batch.data * batch.micro_batch)
@@ -186,6 +188,7 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
             parts,
             gathers,
             layers,
+            last,
             deferred=waiting / ((1.0 + architecture.prediction_layers) * micro_batches),
             logits_s=gathered_logits_s(gpu, calibration.framework, architecture, sizes),
         )
@@ -201,7 +204,7 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     on_rank = by_rank(np.broadcast_to(every, forward.shape), stages)
     optimizer = optimizer_s(chip, batch, parameters, workload, on_rank)
     flush = slow * deferred_head_s(ends, architecture, sizes, waiting) - backward[:, : stages - 1].sum(axis=1)
-    optimizer[:, -1] += np.maximum(flush, 0.0)
+    optimizer[:, last % stages] += np.maximum(flush, 0.0)
     return StepCosts(
         forward_s=forward,
         backward_s=backward,
@@ -291,13 +294,14 @@ def _layers(  # noqa: PLR0913 - each a fact of its own
     )
 
 
-def _chunks(
+def _chunks(  # noqa: PLR0913 - each a fact of its own
     ends: Processor,
     architecture: Architecture,
     sizes: LocalSizes,
     parts: _Layers,
     gathers: LayerTraffic,
     layers: IntArray,
+    last_chunk: int,
     *,
     deferred: FloatArray,
     logits_s: FloatArray,
@@ -322,12 +326,12 @@ def _chunks(
     if architecture.prediction_layers:
         last = last + prediction_ends(ends, architecture, sizes, deferred=deferred)
         heads += architecture.prediction_layers
-    for end, chunk, blocks in ((first, 0, 1), (last, -1, heads)):
+    for end, chunk, blocks in ((first, 0, 1), (last, last_chunk, heads)):
         compute.forward[:, chunk] += end.forward
         compute.backward[:, chunk] += end.backward
         tensor.forward[:, chunk] += blocks * parts.tensor_block.forward / 2.0
         tensor.backward[:, chunk] += blocks * parts.tensor_block.forward / 2.0
-    tensor.forward[:, -1] += heads * logits_s
+    tensor.forward[:, last_chunk] += heads * logits_s
     context = of_kinds([each.inside.again(core) for each in parts.context])
     expert = of_kinds([each.inside.again(full) for each in parts.expert])
     return compute, tensor, context, expert

@@ -81,20 +81,20 @@ def units_of(architecture: Architecture) -> Units:
 def homes_of(architecture: Architecture, configuration: Configuration) -> BoolArray:
     """(U, P) which pipeline ranks hold a unit.
 
-    The last of several holds a copy of the input table where the output layer is tied to it or prediction layers
+    That of the last chunk holds a copy of the input table where the output layer is tied to it or prediction layers
     look words up there.
     """
     units, stages = units_of(architecture), configuration.degrees.pipeline
-    rank_of_chunk = np.tile(np.arange(stages), len(configuration.stage_layers))
-    counts = [count for row in configuration.stage_layers for count in row]
+    rank_of_chunk, counts = np.array(configuration.chunks).T
+    last = int(rank_of_chunk[-1])
     homes = np.zeros((len(units.cut), stages), dtype=np.bool_)
     homes[np.arange(architecture.layers), np.repeat(rank_of_chunk, counts)] = True
-    homes[architecture.layers : units.layers, -1] = True
+    homes[architecture.layers : units.layers, last] = True
     first, positions, output, norm = range(units.layers, units.layers + 4)
     homes[[first, positions], 0] = True
-    homes[[output, norm], -1] = True
+    homes[[output, norm], last] = True
     if architecture.tied_embeddings or architecture.prediction_layers:
-        homes[first, -1] = True
+        homes[first, last] = True
     return homes
 
 

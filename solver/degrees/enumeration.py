@@ -2,10 +2,10 @@
 
 The rules are Megatron-Core's: heads divide by the tensor size and key/value heads share or repeat evenly, the
 sequence divides by twice the context size, experts divide by the expert size and their width by the expert tensor
-size, which fold over the tensor, context and data ranks of one stage, interleaving wants numbers of micro-batches
-that the framework can group (``cluster_models.training.interleaving``), layers are shared out as its launcher can
-be told (``cluster_models.training.layer_splits``), and the batch divides by micro-batch times data size.  Schedules
-longer than ``MOST_EVENTS`` are left out.
+size, which fold over the tensor, context and data ranks of one stage, pipeline schedules want numbers of virtual
+stages and of micro-batches that the framework can run (``cluster_models.training.schedules``), layers are shared
+out as its launcher can be told (``cluster_models.training.layer_splits``), and the batch divides by micro-batch
+times data size.  Schedules longer than ``MOST_EVENTS`` are left out.
 """
 
 from __future__ import annotations
@@ -14,19 +14,26 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, partial
 from math import isqrt
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from cluster_models.model.architecture import Architecture
 from cluster_models.training.frameworks import Framework
-from cluster_models.training.interleaving import micro_batch_group
 from cluster_models.training.layer_splits import can_launch, simple_splits, takes_any_split
 from cluster_models.training.plan import RankOrder
+from cluster_models.training.schedules import can_run
 from cluster_models.training.workload import Sharding, TrainingWorkload
-from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch, IntArray
+from solver.candidates import (
+    ORDER_CODES,
+    RECOMPUTE_CODES,
+    SCHEDULE_CODES,
+    SHARDING_CODES,
+    CandidateBatch,
+    IntArray,
+)
 from solver.degrees.layout import filled_stages
-from solver.pipeline.schedule import MOST_EVENTS
+from solver.pipeline.schedule import MOST_EVENTS, events_of_chunk
 
 COLUMNS: Final = len(fields(CandidateBatch))
 _DATA_FIRST: Final = ORDER_CODES.index(RankOrder.DATA_BEFORE_PIPELINE)
@@ -81,8 +88,8 @@ def worlds_of(workload: TrainingWorkload, *, gpus_per_node: int, nodes: int, par
 class Enumeration:
     """Legal candidates by world, on nodes or units of ``gpus_per_node`` GPUs; ``wider`` as above.
 
-    ``families``: candidates that differ in their virtual stages alone make a family.  Of those without any there
-    stands the one, of the others only that with fewest.
+    ``families``: candidates that differ in their schedule and their several virtual stages alone make a family, for
+    which the first of ``families_of`` stands.
     """
 
     architecture: Architecture
@@ -172,16 +179,14 @@ def context_legal(workload: TrainingWorkload, tensor: int, context: int) -> bool
 def _batches(
     architecture: Architecture, workload: TrainingWorkload, data: int, pipeline: int, *, families: bool
 ) -> IntArray:
-    """(n, 2) virtual pipeline and micro-batch sizes."""
+    """(n, 3) virtual pipeline and micro-batch sizes, and codes of schedules."""
     found = [
-        (virtual, micro_batch)
+        (shape.virtual, micro_batch, shape.schedule)
         for micro_batch in _allowed(workload, "micro_batch", _divisors(workload.global_batch // data))
-        for rounds in [workload.global_batch // (micro_batch * data)]
-        if rounds >= workload.framework.fewest_micro_batches(pipeline)
-        for sizes in [virtual_sizes(architecture, workload, pipeline, rounds)]
-        for virtual in (sizes[: 1 + (sizes[:1] == [1])] if families else sizes)
+        for members in families_of(architecture, workload, pipeline, workload.global_batch // (micro_batch * data))
+        for shape in (members[:1] if families else members)
     ]
-    return np.array(found, dtype=np.int64).reshape(-1, 2)
+    return np.array(found, dtype=np.int64).reshape(-1, 3)
 
 
 def _choices(
@@ -208,22 +213,38 @@ def _crossed(grid: Grid, batches: IntArray, choices: list[tuple[int, int, int, i
     rows = np.empty((len(batches), len(choices), COLUMNS), dtype=np.int64)
     rows[:, :, :4] = grid.tensor, grid.pipeline, grid.data, grid.context
     rows[:, :, 4:6] = [choice[:2] for choice in choices]
-    rows[:, :, 6:8] = batches[:, None]
-    rows[:, :, 8:] = [choice[2:] for choice in choices]
+    rows[:, :, 6:8] = batches[:, None, :2]
+    rows[:, :, 8:11] = [choice[2:] for choice in choices]
+    rows[:, :, 11] = batches[:, None, 2]
     return rows.reshape(-1, COLUMNS)
 
 
-def virtual_sizes(
+class Shape(NamedTuple):
+    """Virtual stages of a rank, and the code of their schedule."""
+
+    virtual: int
+    schedule: int
+
+
+def families_of(
     architecture: Architecture, workload: TrainingWorkload, pipeline: int, micro_batches: int
-) -> list[int]:
-    """Numbers of virtual stages that are legal with so many ``micro_batches`` a pipeline, increasing."""
-    sizes = [1]
-    if micro_batch_group(workload.framework, pipeline, micro_batches) is not None:
-        sizes = list(range(1, architecture.layers // pipeline + 1))
-    most = MOST_EVENTS // (2 * micro_batches * pipeline)
-    sizes = [size for size in sizes if size <= most]
-    sizes = [size for size in sizes if _launchable(architecture, workload.framework, pipeline, size)]
-    return _allowed(workload, "virtual_pipeline", sizes)
+) -> list[list[Shape]]:
+    """Legal shapes with so many ``micro_batches`` a pipeline: those without virtual stages, and those with several.
+
+    Of each the first does the least work and, but for fewer activations of others, holds the least memory.
+    """
+    found: tuple[list[Shape], list[Shape]] = [], []
+    most_events = MOST_EVENTS // (micro_batches * pipeline)
+    for code, schedule in enumerate(SCHEDULE_CODES):
+        if schedule in workload.schedule:
+            runs = partial(can_run, workload.framework, schedule, pipeline=pipeline, micro_batches=micro_batches)
+            most = min(architecture.layers // pipeline, most_events // events_of_chunk(schedule))
+            alike = [size for size in (1, 2, 3) if runs(virtual=size)]  # more than two stages are as legal as three
+            sizes = [size for size in range(1, most + 1) if min(size, 3) in alike]
+            for size in _allowed(workload, "virtual_pipeline", sizes):
+                if _launchable(architecture, workload.framework, pipeline, size):
+                    found[size > 1].append(Shape(size, code))
+    return [members for members in found if members]
 
 
 @cache

@@ -1,6 +1,6 @@
 """Families of candidates, and floors: what none of them can beat or hold less than, told before any is priced.
 
-A family is what differs in its virtual stages alone: one candidate without, or all with several.
+A family is what differs in its schedule and in several virtual stages alone: candidates without, or all with them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from solver.costs.compute import processor
 from solver.costs.layer_counts import all_layers
 from solver.costs.memory import least_bytes
 from solver.costs.straggling import straggling
-from solver.degrees.enumeration import joined_batches, virtual_sizes
+from solver.degrees.enumeration import Shape, families_of, joined_batches
 from solver.degrees.priced import MOST_CELLS, worlds_on
 from solver.degrees.staging import costs_of, micro_batches_of
 from solver.placement.fabric import Fabric
@@ -78,21 +78,19 @@ def floors_s(problem: PlanningProblem, fabric: Fabric, gpus: IntArray) -> FloatA
 
 
 def family_sizes(problem: PlanningProblem, families: CandidateBatch) -> IntArray:
-    """(n,) candidates of each family: one without virtual stages, or all with them."""
-    sizes = np.ones(len(families), dtype=np.int64)
+    """(n,) candidates of each family: those without virtual stages, or all with several."""
     rounds = micro_batches_of(families, problem.workload)
-    several = np.flatnonzero(families.virtual_pipeline > 1)
-    _, first, shape_of = _distinct(families.pipeline[several], rounds[several])
-    shapes = zip(families.pipeline[several][first].tolist(), rounds[several][first].tolist(), strict=True)
-    counts = [len(_stages(problem, pipeline, count)) for pipeline, count in shapes]
-    sizes[several] = np.array(counts, dtype=np.int64)[shape_of]
-    return sizes
+    several = (families.virtual_pipeline > 1).astype(np.int64)
+    _, first, shape_of = _distinct(families.pipeline, rounds, several)
+    shapes = zip(*(each[first].tolist() for each in (families.pipeline, rounds, several)), strict=True)
+    counts = [len(_members(problem, pipeline, count, virtual > 0)) for pipeline, count, virtual in shapes]
+    return np.array(counts, dtype=np.int64)[shape_of]
 
 
-def _stages(problem: PlanningProblem, pipeline: int, micro_batches: int) -> list[int]:
-    """Legal numbers of several virtual stages."""
-    legal = virtual_sizes(problem.architecture, problem.workload, pipeline, micro_batches)
-    return [virtual for virtual in legal if virtual > 1]
+def _members(problem: PlanningProblem, pipeline: int, micro_batches: int, several: bool) -> list[Shape]:
+    """Shapes of the family with several virtual stages, or of that without."""
+    legal = families_of(problem.architecture, problem.workload, pipeline, micro_batches)
+    return next((members for members in legal if (members[0].virtual > 1) == several), [])
 
 
 def _distinct(*columns: IntArray) -> tuple[IntArray, IntArray, IntArray]:
@@ -131,22 +129,23 @@ def family_floors(problem: PlanningProblem, fabric: Fabric, families: CandidateB
     return floors
 
 
-def larger_members(problem: PlanningProblem, families: CandidateBatch) -> Iterator[CandidateBatch]:
-    """The members of families with more virtual stages than the one that stands for them, by their number."""
-    rounds = micro_batches_of(families, problem.workload)
-    shapes = sorted(set(zip(families.pipeline.tolist(), rounds.tolist(), strict=True)))
-    by_virtual: dict[int, list[CandidateBatch]] = {}
-    for pipeline, count in shapes:
-        own = families.take((families.pipeline == pipeline) & (rounds == count))
-        for virtual in _stages(problem, pipeline, count)[1:]:
-            by_virtual.setdefault(virtual, []).append(with_virtual(own, virtual))
-    for _, members in sorted(by_virtual.items()):
+def other_members(problem: PlanningProblem, families: CandidateBatch) -> Iterator[CandidateBatch]:
+    """The members of families beside the one that stands for them, by their shape."""
+    rounds, several = micro_batches_of(families, problem.workload), families.virtual_pipeline > 1
+    kinds = sorted(set(zip(families.pipeline.tolist(), rounds.tolist(), several.tolist(), strict=True)))
+    by_shape: dict[Shape, list[CandidateBatch]] = {}
+    for pipeline, count, virtual in kinds:
+        own = families.take((families.pipeline == pipeline) & (rounds == count) & (several == virtual))
+        for shape in _members(problem, pipeline, count, virtual)[1:]:
+            by_shape.setdefault(shape, []).append(in_shape(own, shape))
+    for _, members in sorted(by_shape.items()):
         yield joined_batches(members)
 
 
-def with_virtual(batch: CandidateBatch, virtual: int) -> CandidateBatch:
-    """``batch`` with another number of virtual stages."""
-    return replace(batch, virtual_pipeline=np.full(len(batch), virtual, dtype=np.int64))
+def in_shape(batch: CandidateBatch, shape: Shape) -> CandidateBatch:
+    """``batch`` with another number of virtual stages and another schedule."""
+    virtual, schedule = (np.full(len(batch), value, dtype=np.int64) for value in shape)
+    return replace(batch, virtual_pipeline=virtual, schedule=schedule)
 
 
 def too_large(problem: PlanningProblem, gpu: GpuKind, families: CandidateBatch) -> BoolArray:

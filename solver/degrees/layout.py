@@ -12,6 +12,7 @@ from cluster_models.model.architecture import Architecture
 from cluster_models.model.flops import head_forward_flops, layer_forward_flops
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.layer_splits import LayerSplit, can_launch, simple_splits, split_of, takes_any_split
+from cluster_models.training.schedules import PipelineSchedule, in_model_order, model_columns
 from solver.candidates import FloatArray, IntArray
 from solver.costs.layer_counts import chunk_kinds
 
@@ -137,10 +138,11 @@ def _split(ends: list[float], head: float, chunks: int, limit: float) -> list[in
     return counts[::-1]
 
 
-def chunk_layers(architecture: Architecture, layout: Layout) -> IntArray:
-    """(C, K): layers of each kind (``Architecture.layer_kinds``) in each chunk, chunks in model order.
+def chunk_layers(architecture: Architecture, layout: Layout, schedule: PipelineSchedule) -> IntArray:
+    """(C, K): layers of each kind (``Architecture.layer_kinds``) in each chunk, chunks in the order of ``layout``.
 
     Multi-token prediction layers are decoder layers like the last one, on the last chunk.
     """
-    counts = np.array([[count for row in layout for count in row]], dtype=np.int64)
-    return np.asarray(chunk_kinds(architecture, counts)[0])
+    counts = np.array([in_model_order(schedule, layout)], dtype=np.int64)
+    columns = np.array(model_columns(schedule, len(layout[0]), len(layout)))
+    return np.asarray(chunk_kinds(architecture, counts)[0][np.argsort(columns)])

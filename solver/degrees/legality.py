@@ -103,6 +103,14 @@ def _check_model(problem: PlanningProblem) -> None:
         problem_text = f"must divide the {count} experts" if model.experts else "the model has no experts"
         raise InvalidWorkload("workload.pinned.expert", expert, problem_text, "pin another size or none")
     _check_expert_tensor(problem)
+    framework = workload.framework
+    if not {*framework.schedules} & {*workload.schedule} and pinned.get("pipeline") != 1:
+        raise InvalidWorkload(
+            "workload.schedule",
+            list(workload.schedule),
+            f"{framework.name} has {', '.join(framework.schedules)} only",
+            "allow one of these, or plan for another framework",
+        )
     chunks = pinned.get("pipeline", 1) * pinned.get("virtual_pipeline", 1)
     if chunks > model.layers:
         raise InvalidWorkload(

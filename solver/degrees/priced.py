@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
+from solver.candidates import SCHEDULE_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.costs.layer_counts import chunk_kinds
 from solver.degrees.enumeration import Enumeration, enumerate_candidates, joined_batches, worlds_of
 from solver.degrees.layout import chunk_layers
@@ -165,11 +165,11 @@ def worlds_on(problem: PlanningProblem, fabric: Fabric) -> list[int]:
 
 
 def alike_prices(problem: PlanningProblem, fabric: Fabric, index: int, every: CandidateBatch) -> Iterator[Prices]:
-    """Prices of candidates on a fabric with GPUs of one kind, by pipeline and virtual pipeline size."""
+    """Prices of candidates on a fabric with GPUs of one kind, by pipeline, virtual stages and schedule."""
     for rows in groups(every):
         batch = every.take(rows)
         layout = layout_of(problem, batch)
-        layers, kinds = chunk_layers(problem.architecture, layout), kind_rows(batch)
+        layers, kinds = chunk_layers(problem.architecture, layout, batch.runs), kind_rows(batch)
         staging = np.zeros(len(batch), dtype=np.int64)
         yield _prices(problem, fabric, index, batch, layers, kinds, (staging, [Staging(layout)]))
 
@@ -263,8 +263,9 @@ def _bounds_s(
 
 
 def groups(batch: CandidateBatch) -> Iterator[IntArray]:
-    """Rows of equal pipeline and virtual pipeline size, no more at once than memory holds."""
+    """Rows of equal pipeline and virtual pipeline size and schedule, no more at once than memory holds."""
     key = batch.pipeline * (batch.virtual_pipeline.max(initial=0) + 1) + batch.virtual_pipeline
+    key = key * len(SCHEDULE_CODES) + batch.schedule
     order = np.argsort(key, kind="stable")
     cuts = np.flatnonzero(np.diff(key[order])) + 1
     for rows in np.split(order, cuts):

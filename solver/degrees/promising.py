@@ -6,7 +6,8 @@ dearer and higher than the one before:
 
 * of a world, the arithmetic of all matrix products at the best rate of its GPUs;
 * of candidates that share their grid and shardings, the memory that they hold whatever else they do;
-* of a family, candidates that differ in their virtual stages alone, its work spread evenly over ranks.
+* of a family, candidates that differ in their schedule and their several virtual stages alone, its work spread
+  evenly over ranks.
 
 Families are priced the lowest floor first, too, so that the next one's holds for all that is left when time is up.
 """
@@ -22,7 +23,7 @@ import numpy as np
 from cluster_models.cluster.gpus import GpuKind
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.degrees.enumeration import Enumeration, joined_batches, worlds_of
-from solver.degrees.floors import World, family_floors, family_sizes, larger_members, too_large, worlds
+from solver.degrees.floors import World, family_floors, family_sizes, other_members, too_large, worlds
 from solver.degrees.layout import chunk_layers
 from solver.degrees.priced import (
     LeftOut,
@@ -189,18 +190,18 @@ def fits_memory(problem: PlanningProblem, gpu: GpuKind, *, gpus_per_node: int, n
         batch = batch.take(~too_large(problem, gpu, batch))
         if _any_fits(problem, gpu, batch, domain=gpus_per_node):
             return True
-        tight.append(batch.take(batch.virtual_pipeline > 1))
+        tight.append(batch)
     return any(
-        _any_fits(problem, gpu, larger, domain=gpus_per_node)
+        _any_fits(problem, gpu, others, domain=gpus_per_node)
         for batch in tight
-        for larger in larger_members(problem, batch)
+        for others in other_members(problem, batch)
     )
 
 
 def _any_fits(problem: PlanningProblem, gpu: GpuKind, batch: CandidateBatch, *, domain: int) -> bool:
     for rows in groups(batch):
         part = batch.take(rows)
-        layers = chunk_layers(problem.architecture, layout_of(problem, part))
+        layers = chunk_layers(problem.architecture, layout_of(problem, part), part.runs)
         excess = excess_bytes_of(problem, [gpu], part, layers, kind_rows(part), domain=domain)
         if (excess <= 0).all(axis=1).any():
             return True
@@ -255,7 +256,7 @@ def _price_slice(
     pricing.settle()
     larger = near & (sizes > 1) & (floors < pricing.limit)
     pricing.prune(int((sizes - 1)[near & ~larger].sum()), pricing.limit)
-    for batch in larger_members(pricing.problem, families.take(larger)):
+    for batch in other_members(pricing.problem, families.take(larger)):
         if pricing.must_stop:
             pricing.leave(len(batch), float(floors[larger][0]))
         else:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cluster_models.cluster.gpus import GpuKind
+from cluster_models.training.schedules import rows_of
 from cluster_models.training.workload import Objective, TrainingWorkload
 from cluster_models.units import HOUR
 from solver.candidates import CandidateBatch, FloatArray, IntArray
@@ -32,14 +33,15 @@ class Staging(NamedTuple):
 
 
 def layout_of(problem: PlanningProblem, batch: CandidateBatch) -> Layout:
-    """The stage layers, on GPUs of one kind, of candidates that share their pipeline and virtual pipeline sizes.
+    """Stage layers, on GPUs of one kind, of candidates that share schedule, pipeline and virtual pipeline sizes.
 
     As the framework can launch them; where it cannot, as it could if it took any (a configuration that was given).
     """
     model, length = problem.architecture, problem.workload.sequence_length
     sizes = int(batch.pipeline[0]), int(batch.virtual_pipeline[0])
     found = launchable_layout(model, length, *sizes, problem.workload.framework)
-    return balanced_layout(model, length, *sizes) if found is None else found
+    layout = balanced_layout(model, length, *sizes) if found is None else found
+    return rows_of(batch.runs, sizes[0], [count for row in layout for count in row])
 
 
 def micro_batches_of(batch: CandidateBatch, workload: TrainingWorkload) -> IntArray:

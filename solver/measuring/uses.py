@@ -30,7 +30,7 @@ def uses_of(plan: Plan) -> tuple[Use, ...]:
     Stages talk to the next, rings of data, context and tensor ranks to their neighbours, expert ranks all to all.
     """
     ranks, degrees, time = plan.placement.ranks, plan.configuration.degrees, plan.time
-    wraps = degrees.virtual_pipeline > 1
+    wraps = degrees.virtual_pipeline > 1 and not plan.configuration.schedule.is_v_shaped
     chains = _groups(ranks, lambda r: (r.tensor, r.context, r.data), lambda r: (r.pipeline,))
     rings = _groups(ranks, lambda r: (r.tensor, r.pipeline), lambda r: (r.data, r.context))
     contexts = _groups(ranks, lambda r: (r.tensor, r.pipeline, r.data), lambda r: (r.context,))

@@ -15,11 +15,17 @@ from typing import Final
 
 import numpy as np
 
+from cluster_models.training.schedules import PipelineSchedule
 from solver.candidates import IntArray
 from solver.compiled import Events, topological_rows
 
 MOST_EVENTS: Final = 500_000
 """Longest schedule that is simulated: every forward and backward of a step on one replica."""
+
+
+def events_of_chunk(schedule: PipelineSchedule) -> int:
+    """Events of a micro-batch on a chunk."""
+    return 3 if schedule.splits_backward else 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)

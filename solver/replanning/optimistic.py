@@ -87,7 +87,7 @@ def _steps(site: JobSite, sizes: Sequence[DataSize]) -> FloatArray:
     steps = np.empty(len(sizes))
     per_node = np.array([size.node_gpus for size in sizes])
     candidate = site.candidate
-    layers = chunk_layers(site.asked.architecture, candidate.layout)
+    layers = chunk_layers(site.asked.architecture, candidate.layout, candidate.batch.runs)
     for count in np.unique(per_node):
         rows = np.flatnonzero(per_node == count)
         fabric = _loosened(candidate.fabric.with_gpus(int(count)), _FreeInside)

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from cluster_models.training.plan import Plan, RankPlace
+from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Sharding
 from solver.answer.assemble import place_ranks
 from solver.candidates import BoolArray, FloatArray, IntArray
@@ -50,6 +51,7 @@ def cannot_reroute(site: JobSite, alive: BoolArray) -> str:
     reasons = {
         "its framework does not re-route micro-batches (recovery.may_reroute)": not site.job.recovery.may_reroute,
         "stages are interleaved, and their micro-batches have a fixed order": degrees.virtual_pipeline > 1,
+        "its schedule has a fixed order": configuration.schedule is not PipelineSchedule.ONE_F_ONE_B,
         "its experts lie across data ranks": degrees.expert_block > cell,
         "its weights are shared out among data ranks": configuration.sharding is Sharding.PARAMETERS,
         "all replicas of some stage are lost": not alive.any(axis=0).all(),

@@ -104,6 +104,7 @@ def what_changes(old: Plan, new: Plan) -> str:
         ("recomputation", before.recompute, after.recompute),
         ("sharding", before.sharding, after.sharding),
         ("rank order", before.rank_order, after.rank_order),
+        ("schedule", before.schedule, after.schedule),
     ]
     if old.workload is not None and new.workload is not None:
         pairs.append(("global batch", old.workload.global_batch, new.workload.global_batch))

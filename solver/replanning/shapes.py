@@ -146,6 +146,7 @@ def in_shape(
         pinned={**pinned, "micro_batch": configuration.micro_batch},
         recompute=(configuration.recompute,),
         sharding=(configuration.sharding,),
+        schedule=(configuration.schedule,),
     )
     asked = replace(asked, workload=workload)
     try:

@@ -14,7 +14,8 @@ from benchmarks.published_frameworks import LINES, generation_month, source_mont
 from benchmarks.published_layouts import layout_counts, spread_layers
 from benchmarks.rows import Skipped
 from cluster_models.cluster.gpus import Precision
-from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, Float8Scaling, frameworks
+from cluster_models.training.framework_choices import Float8Scaling
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, frameworks
 from cluster_models.training.workload import Recompute, Sharding
 
 ROW = {

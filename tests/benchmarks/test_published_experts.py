@@ -10,7 +10,7 @@ from benchmarks.published import read_run
 from benchmarks.published_layouts import spread_layers
 from benchmarks.rows import Skipped
 from cluster_models.calibration.training_run import TrainingRun
-from cluster_models.training.frameworks import CudaGraphs, ExpertBalance, ExpertDispatch
+from cluster_models.training.framework_choices import CudaGraphs, ExpertBalance, ExpertDispatch
 from cluster_models.training.workload import Recompute
 from tests.benchmarks.test_published import ROW, SPARSE
 

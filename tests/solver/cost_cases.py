@@ -57,6 +57,7 @@ DEFAULTS: Mapping[str, int] = {
     "recompute": RECOMPUTE_CODES.index(Recompute.NONE),
     "sharding": SHARDING_CODES.index(Sharding.OPTIMIZER),
     "rank_order": 0,
+    "schedule": 0,
 }
 
 

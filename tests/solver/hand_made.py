@@ -15,20 +15,18 @@ from cluster_models.training.plan import (
     Certificate,
     Configuration,
     Degrees,
-    Drifted,
     Placement,
     Plan,
     Provenance,
     RankOrder,
     RankPlace,
-    Rival,
-    Robustness,
     StageMemory,
     StageTime,
     StopReason,
     TimeBreakdown,
     TimelineEvent,
 )
+from cluster_models.training.robustness import Drifted, Rival, Robustness
 from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.problem import PlanningProblem
 

@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise, permutations, product
 
 from cluster_models.model.architecture import Architecture
+from cluster_models.training.interleaving import Interleaving
 from cluster_models.training.plan import RankOrder
+from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
-from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, FloatArray
+from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SCHEDULE_CODES, SHARDING_CODES, FloatArray
 from solver.costs.step_costs import CrossTraffic
 from solver.degrees.staging import kind_rows, objective_weight
 from solver.problem import PlanningProblem
@@ -248,7 +250,9 @@ def _inner_choices(
             continue
         if workload.global_batch % (b * d) or (v > 1 and (p == 1 or p * v > model.layers)):
             continue
-        if not _scheduled(model, workload, p, v, workload.global_batch // (b * d)):
+        rounds = workload.global_batch // (b * d)
+        orders = [each for each in workload.schedule if _scheduled(model, workload, each, (p, v), rounds)]
+        if not orders:
             continue
         if order == 1 and (p == 1 or d == 1 or t * c >= node or (e * x != t * c if model.experts else c > 1)):
             continue
@@ -258,17 +262,36 @@ def _inner_choices(
             continue
         if any(degrees[name] in sizes for name, sizes in workload.forbidden.items()):
             continue
-        for recompute, sharding in product(workload.recompute, _useful_sharding(workload, grid, experts, e * x)):
+        shardings = _useful_sharding(workload, grid, experts, e * x)
+        for recompute, sharding, schedule in product(workload.recompute, shardings, orders):
             codes = {"recompute": RECOMPUTE_CODES.index(Recompute(recompute)), "rank_order": order}
+            codes["schedule"] = SCHEDULE_CODES.index(schedule)
             yield {**degrees, **codes, "sharding": SHARDING_CODES.index(sharding)}
 
 
-def _scheduled(model: Architecture, workload: TrainingWorkload, pipeline: int, virtual: int, rounds: int) -> bool:
-    """Whether the framework runs so many micro-batches over these stages."""
-    framework = workload.framework
-    whole = virtual == 1 or bool(legal_groups(framework, pipeline, rounds))
+def _scheduled(
+    model: Architecture,
+    workload: TrainingWorkload,
+    schedule: PipelineSchedule,
+    stages: tuple[int, int],
+    rounds: int,
+) -> bool:
+    """Whether the framework runs so many micro-batches over pipeline and virtual ``stages`` in this order."""
+    framework, (pipeline, virtual) = workload.framework, stages
+    torch = framework.interleaving is Interleaving.PYTORCH
+    if pipeline == 1:
+        return schedule == "1f1b" and virtual == 1
+    grouped = virtual == 1 or bool(legal_groups(framework, pipeline, rounds))
+    fits = {
+        "1f1b": grouped and not (torch and rounds < pipeline),
+        "gpipe": virtual == 1 or framework.interleaving is not Interleaving.NONE,
+        "zero_bubble": grouped and not (torch and virtual == 1),
+        "zb_v": virtual == 2,
+        "dualpipe_v": virtual == 2 and rounds >= 2 * pipeline,
+    }
     filled = not framework.fills_pipeline or rounds >= pipeline - 1
-    return whole and filled and is_told(framework, model.layers, pipeline, virtual)
+    told = is_told(framework, model.layers, pipeline, virtual)
+    return schedule in framework.schedules and fits[schedule] and filled and told
 
 
 def _cuts(model: Architecture, node: int) -> list[int]:

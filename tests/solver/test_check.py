@@ -18,14 +18,13 @@ from cluster_models.training.expert_slots import ExpertSlots
 from cluster_models.training.plan import (
     Confidence,
     Degrees,
-    Drifted,
     Plan,
     RankOrder,
-    Rival,
     StageMemory,
     TimeBreakdown,
     TimelineEvent,
 )
+from cluster_models.training.robustness import Drifted, Rival
 from cluster_models.training.workload import LinkBandwidth, Objective, Recompute, Sharding
 from solver.check import check_plan
 from solver.problem import PlanningProblem

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cluster_models.cluster.catalogue import gpu_kind
 from cluster_models.cluster.gpus import Precision
-from cluster_models.training.frameworks import AttentionKernels, Float8Scaling
+from cluster_models.training.framework_choices import AttentionKernels, Float8Scaling
 from solver.costs.compute import (
     AttentionShape,
     attention_s,

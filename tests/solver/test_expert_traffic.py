@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cluster_models.model.architecture import Experts
-from cluster_models.training.frameworks import CudaGraphs, ExpertBalance, ExpertDispatch
+from cluster_models.training.framework_choices import CudaGraphs, ExpertBalance, ExpertDispatch
 from cluster_models.training.workload import Recompute
 from solver.candidates import RECOMPUTE_CODES
 from solver.costs.expert_traffic import reached

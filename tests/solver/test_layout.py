@@ -15,6 +15,7 @@ from cluster_models.model.architecture import Architecture, Experts
 from cluster_models.training.frameworks import framework
 from cluster_models.training.layer_splits import can_launch
 from cluster_models.training.plan import Configuration, Degrees, RankOrder
+from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.check import check_plan
 from solver.check.configuration import layer_violations
@@ -30,6 +31,7 @@ from solver.degrees.layout import (
 )
 from tests.solver.problems import DENSE, SPARSE, nodes, planned, problem
 
+IN_TURN = PipelineSchedule.ONE_F_ONE_B
 ANY = Configuration(Degrees(), 1, Recompute.NONE, Sharding.NONE, RankOrder.DATA_BEFORE_PIPELINE, ((1,),))
 
 MODELS = st.builds(
@@ -176,7 +178,7 @@ def test_a_heavy_head_takes_layers_off_the_last_chunk() -> None:
 def test_chunks_count_dense_and_sparse_layers() -> None:
     """One leading dense layer of four, cut 2 + 2."""
     model = replace(SPARSE, mlp_hidden=5632, experts=Experts(count=4, active=2, hidden=2816, dense_layers=1))
-    assert chunk_layers(model, ((2, 2),)).tolist() == [[1, 1], [0, 2]]
+    assert chunk_layers(model, ((2, 2),), IN_TURN).tolist() == [[1, 1], [0, 2]]
 
 
 def test_windowed_layers_of_either_mlp_are_kinds_of_their_own() -> None:
@@ -188,7 +190,7 @@ def test_windowed_layers_of_either_mlp_are_kinds_of_their_own() -> None:
         sliding_window=64,
         window_period=2,
     )
-    assert chunk_layers(model, ((1, 3),)).tolist() == [[1, 0, 0, 0], [0, 1, 1, 1]]
+    assert chunk_layers(model, ((1, 3),), IN_TURN).tolist() == [[1, 0, 0, 0], [0, 1, 1, 1]]
 
 
 @pytest.mark.parametrize("virtual", [1, 2, 4])

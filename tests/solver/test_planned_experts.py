@@ -14,7 +14,8 @@ from cluster_models.errors import InvalidInput
 from cluster_models.routing.counts import ExpertLoads, RoutedWorkload
 from cluster_models.training.expert_balance import ExpertBalance
 from cluster_models.training.expert_slots import ExpertSlots
-from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, CudaGraphs, ExpertDispatch
+from cluster_models.training.framework_choices import CudaGraphs, ExpertDispatch
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK
 from cluster_models.training.plan import Plan
 from solver.check import check_plan
 from solver.costs.memory import stage_memory

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cluster_models.model.architecture import Architecture
+from cluster_models.training.schedules import PipelineSchedule
 from solver.costs.memory import stage_memory
 from solver.costs.step_costs import StepCosts, step_costs
 from solver.degrees.layout import balanced_layout, chunk_layers
@@ -15,12 +16,13 @@ from tests.solver.cost_cases import H100, LLAMA_70B, MIXTRAL, WORKLOAD, candidat
 
 SMALL = replace(LLAMA_70B, layers=8)
 PIPELINE = {"pipeline": 4, "tensor": 2}
+IN_TURN = PipelineSchedule.ONE_F_ONE_B
 EVEN = ((2, 2, 2, 2),)
 
 
 def priced(model: Architecture, row: dict[str, int]) -> StepCosts:
     """Costs of ``model`` on H100 nodes with even stages."""
-    layers = chunk_layers(model, EVEN if row.get("pipeline") else ((8,),))
+    layers = chunk_layers(model, EVEN if row.get("pipeline") else ((8,),), IN_TURN)
     return step_costs(
         candidates(row),
         layers,
@@ -34,9 +36,9 @@ def priced(model: Architecture, row: dict[str, int]) -> StepCosts:
 
 def test_it_adds_a_layer_like_the_last_to_the_last_chunk() -> None:
     """Dense or sparse as the last decoder layer is."""
-    assert chunk_layers(replace(SMALL, prediction_layers=2), EVEN)[-1].tolist() == [4]
-    assert chunk_layers(replace(MIXTRAL, layers=8, prediction_layers=1), EVEN)[-1].tolist() == [3]
-    assert chunk_layers(replace(SMALL, prediction_layers=2), EVEN)[:-1].tolist() == [[2]] * 3
+    assert chunk_layers(replace(SMALL, prediction_layers=2), EVEN, IN_TURN)[-1].tolist() == [4]
+    assert chunk_layers(replace(MIXTRAL, layers=8, prediction_layers=1), EVEN, IN_TURN)[-1].tolist() == [3]
+    assert chunk_layers(replace(SMALL, prediction_layers=2), EVEN, IN_TURN)[:-1].tolist() == [[2]] * 3
 
 
 def test_time_grows_by_more_than_a_layer_on_the_last_rank_only() -> None:
@@ -55,7 +57,7 @@ def test_parameters_count_by_hand(row: dict[str, int], copies: int) -> None:
     parts = []
     for count in (0, 1):
         model = replace(SMALL, prediction_layers=count)
-        layers = chunk_layers(model, EVEN if row else ((8,),))
+        layers = chunk_layers(model, EVEN if row else ((8,),), IN_TURN)
         found = stage_memory(
             candidates(row),
             layers,

@@ -22,7 +22,8 @@ from cluster_models.cluster.gpus import Precision
 from cluster_models.cluster.measurements import Collective
 from cluster_models.errors import InvalidInput
 from cluster_models.links.collective_curves import domain_time_s
-from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, AttentionKernels
+from cluster_models.training.framework_choices import AttentionKernels
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK
 from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.compute import AttentionShape, attention_s, matmul_s, processor, streaming_s
 from solver.fitting.profile import fit_profile

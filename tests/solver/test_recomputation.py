@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cluster_models.cluster.gpus import Precision
-from cluster_models.training.frameworks import SelectiveRecompute
+from cluster_models.training.framework_choices import SelectiveRecompute
 from cluster_models.training.workload import Recompute
 from solver.candidates import RECOMPUTE_CODES
 from solver.costs.calibration import Calibration

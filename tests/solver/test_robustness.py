@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cluster_models.cluster.measurements import Collective, Sample
 from cluster_models.links.spread import LinkSpread, Spread, SpreadOrigin, link_spread
-from cluster_models.training.plan import Drifted, Robustness
+from cluster_models.training.robustness import Drifted, Robustness
 from cluster_models.training.workload import LinkBandwidth, Objective
 from solver.answer.robustness import Contender, Drift, drift_of, drifted_steps, robustness
 from solver.answer.warnings import used_links

@@ -13,7 +13,8 @@ from cluster_models.calibration.training_run import NodeGroup, TrainingRun
 from cluster_models.cluster.catalogue import gpu_kind
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.model.catalogue import catalogue_models
-from cluster_models.training.frameworks import ExpertDispatch, framework
+from cluster_models.training.framework_choices import ExpertDispatch
+from cluster_models.training.frameworks import framework
 from cluster_models.training.plan import Configuration, Degrees, RankOrder
 from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.costs.nominal_links import NominalLinks, hops_s

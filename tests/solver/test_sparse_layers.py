@@ -9,7 +9,7 @@ import pytest
 
 from cluster_models.cluster.gpus import Precision
 from cluster_models.model.architecture import Experts
-from cluster_models.training.frameworks import CudaGraphs, ExpertDispatch
+from cluster_models.training.framework_choices import CudaGraphs, ExpertDispatch
 from solver.costs.calibration import Calibration
 from solver.costs.compute import linear_s, processor
 from solver.costs.layer_costs import mlp

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from app.documents.configuration import ConfigurationDocument
 from cluster_models.errors import InvalidConfiguration, SolverFailed
 from cluster_models.training.plan import Configuration, Plan
+from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Recompute, Sharding
 from solver.check import check_plan
 from solver.check.memory import memory_violations
@@ -74,6 +75,7 @@ def _violations(plan: Plan, problem: PlanningProblem) -> tuple[str, ...]:
         forbidden={},
         recompute=tuple(Recompute),
         sharding=tuple(Sharding),
+        schedule=tuple(PipelineSchedule),
         max_gpus=None,
         avoid_nodes=(),
     )

@@ -9,13 +9,9 @@ from typing import Final
 from app.documents.framework import SETTINGS, GradientPrecision, WireFact
 from app.web.planning.form import label
 from cluster_models.cluster.gpus import Precision
-from cluster_models.training.frameworks import (
-    AttentionKernels,
-    CudaGraphs,
-    ExpertDispatch,
-    Float8Scaling,
-    frameworks,
-)
+from cluster_models.training.framework_choices import AttentionKernels, CudaGraphs, ExpertDispatch, Float8Scaling
+from cluster_models.training.frameworks import frameworks
+from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Choice, LinkBandwidth, Objective, Optimizer, Recompute, Sharding
 
 Options = tuple[tuple[str, str], ...]
@@ -77,6 +73,13 @@ class Choices:
         (Recompute.NONE, "none"),
         (Recompute.SELECTIVE, "selective"),
         (Recompute.FULL, "full"),
+    )
+    schedule: Options = (
+        (PipelineSchedule.ONE_F_ONE_B, "1F1B, interleaved or not"),
+        (PipelineSchedule.GPIPE, "GPipe, breadth-first"),
+        (PipelineSchedule.ZERO_BUBBLE, "zero-bubble"),
+        (PipelineSchedule.ZB_V, "ZB-V"),
+        (PipelineSchedule.DUALPIPE_V, "DualPipeV"),
     )
     sharding: Options = (
         (Sharding.NONE, "none"),

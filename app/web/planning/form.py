@@ -31,7 +31,7 @@ from cluster_models.training.workload import DEGREE_NAMES, TrainingWorkload
 Typed = dict[str, Any]
 """Field name to what stands in it: text, or a tuple of texts for a group of boxes."""
 
-_BOXES: Final = ("recompute", "sharding")
+_BOXES: Final = ("recompute", "sharding", "schedule")
 _UPLOADS: Final = {
     f"{part}_file": f"{part}_text"
     for part in ("cluster", "model", "workload", "framework", "profile", "runs", "frameworks", "calibration")
@@ -83,6 +83,7 @@ def blank(*, time_limit_s: float) -> Typed:
         "optimizer": str(default.optimizer),
         "recompute": tuple(map(str, default.recompute)),
         "sharding": tuple(map(str, default.sharding)),
+        "schedule": tuple(map(str, default.schedule)),
         "memory_headroom_percent": f"{100 * default.memory_headroom:g}",
         "objective": str(default.objective),
         "link_bandwidth": str(default.link_bandwidth),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Final
 
 from app.presentation.crossings import Places
@@ -71,7 +70,7 @@ def seat_grid(
     for rank in placement.ranks:
         cells[rank.pipeline, rank.data].append(rank)
     replicas = tuple(range(configuration.degrees.data))
-    layers = layer_spans(configuration.stage_layers)
+    layers = layer_spans(configuration)
     return SeatGrid(
         replicas=replicas,
         rows=tuple(
@@ -88,14 +87,13 @@ def seat_grid(
     )
 
 
-def layer_spans(stage_layers: Sequence[Sequence[int]]) -> tuple[str, ...]:
-    """For each pipeline rank, the layers it holds; the model runs stages fastest, virtual stages slowest."""
-    widths = [width for virtual_stage in stage_layers for width in virtual_stage]
-    ends = list(accumulate(widths))
-    stages = len(stage_layers[0])
-    held: list[list[int]] = [[] for _ in range(stages)]
-    for chunk, (end, width) in enumerate(zip(ends, widths, strict=True)):
-        held[chunk % stages] += range(end - width, end)
+def layer_spans(configuration: Configuration) -> tuple[str, ...]:
+    """For each pipeline rank, the layers it holds."""
+    held: list[list[int]] = [[] for _ in range(configuration.degrees.pipeline)]
+    end = 0
+    for rank, width in configuration.chunks:
+        held[rank] += range(end, end + width)
+        end += width
     return tuple(
         f"{plural(len(numbers), 'layer')}: {spans(numbers)}" if numbers else "no decoder layer" for numbers in held
     )

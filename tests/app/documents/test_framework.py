@@ -22,7 +22,8 @@ from app.documents.reading import parse_text, problems_of, read_document
 from app.documents.workload import WorkloadDocument
 from app.serialization import jsonable, load
 from cluster_models.errors import InvalidInput
-from cluster_models.training.frameworks import ABOUT, CudaGraphs, Fact, Framework, framework, frameworks
+from cluster_models.training.framework_choices import CudaGraphs
+from cluster_models.training.frameworks import ABOUT, Fact, Framework, framework, frameworks
 from cluster_models.training.workload import TrainingWorkload
 from tests.app.calibration_bodies import calibration_document
 from tests.app.framework_bodies import DESCRIBED, described
@@ -31,6 +32,8 @@ from tests.plans import small_workload
 
 def values(fact: WireFact) -> st.SearchStrategy[Any]:
     """What a description may say of a fact."""
+    if fact.is_list:
+        return st.lists(st.sampled_from(fact.choices), min_size=1, unique=True)
     if fact.choices:
         return st.sampled_from(fact.choices)
     if fact.kind is bool:
@@ -88,7 +91,11 @@ def test_every_field_of_a_framework_can_be_stated() -> None:
     base = read({"name": "ours", "like": "nemo-25.04"}).to_framework()
     for fact in FACTS:
         now = fact.stated(base)
-        others = fact.choices or ((not now) if fact.kind is bool else now + 1,)
+        others = (
+            ([each] for each in fact.choices)
+            if fact.is_list
+            else fact.choices or ((not now) if fact.kind is bool else now + 1,)
+        )
         other = next(each for each in others if each != now)
         stated = read({"name": "ours", "like": "nemo-25.04", fact.name: other}).to_framework()
         assert stated == replace(base, **{fact.field: getattr(stated, fact.field)})

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from app.documents.reading import problems_of
 from app.documents.training_runs import COLUMNS, read_training_runs
 from cluster_models.errors import InvalidInput
-from cluster_models.training.frameworks import CudaGraphs, framework
+from cluster_models.training.framework_choices import CudaGraphs
+from cluster_models.training.frameworks import framework
 from cluster_models.training.workload import Recompute, Sharding
 from cluster_models.units import GBIT, GIB
 from tests.app.calibration_bodies import HEAD, LINES

@@ -16,7 +16,7 @@ from app.exports.options import Options, options_of
 from app.exports.readback.megatron import pattern_of
 from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidConfiguration, InvalidInput
-from cluster_models.training.frameworks import CudaGraphs, ExpertDispatch, Float8Scaling
+from cluster_models.training.framework_choices import CudaGraphs, ExpertDispatch, Float8Scaling
 from cluster_models.training.layer_splits import LayerSplit, can_launch, split_of
 from cluster_models.training.plan import Degrees, Plan
 from tests.app.exports.plans import PLANS, export, shaped, under

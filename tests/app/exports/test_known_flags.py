@@ -20,7 +20,8 @@ from app.exports.megatron_releases import has, release_of
 from app.exports.nemo import overrides
 from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.training.frameworks import CudaGraphs, ExpertBalance, ExpertDispatch, frameworks
+from cluster_models.training.framework_choices import CudaGraphs, ExpertBalance, ExpertDispatch
+from cluster_models.training.frameworks import frameworks
 from cluster_models.training.plan import Plan
 from tests.app.exports.plans import PLANS, export
 from tests.app.exports.test_formats import REFUSED

@@ -12,13 +12,8 @@ from app.documents.reading import FieldProblem, problems_of, read_document
 from app.documents.workload import WorkloadDocument
 from app.web.planning.form import at_fields, blank, degrees_in_use, filled, options_data, typed, workload_data
 from cluster_models.errors import InvalidInput
-from cluster_models.training.frameworks import (
-    AttentionKernels,
-    CudaGraphs,
-    ExpertDispatch,
-    Float8Scaling,
-    frameworks,
-)
+from cluster_models.training.framework_choices import AttentionKernels, CudaGraphs, ExpertDispatch, Float8Scaling
+from cluster_models.training.frameworks import frameworks
 from cluster_models.training.workload import LinkBandwidth, TrainingWorkload
 
 

@@ -34,6 +34,7 @@ from cluster_models.cluster.measurements import Direction
 from cluster_models.links.model import effective_links
 from cluster_models.training.placement_rules import PlacementRules, RankGroup, Spares, Spread
 from cluster_models.training.plan import Degrees, Placement, RankPlace, StopReason, TimelineEvent
+from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Objective
 from cluster_models.units import GIB
 from tests.plans import (
@@ -111,8 +112,16 @@ def test_grid_is_coloured_by_place_only_where_colours_tell_places_apart() -> Non
 
 def test_layers_of_virtual_stages_come_back_to_the_same_rank() -> None:
     """With two virtual stages a rank holds two runs of layers; a stage may hold none."""
-    assert layer_spans(((1, 2), (1, 0))) == ("2 layers: 0, 3", "2 layers: 1\N{EN DASH}2")
-    assert layer_spans(((0, 4),)) == ("no decoder layer", "4 layers: 0\N{EN DASH}3")
+
+    def spans_of(*rows: tuple[int, ...], schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B) -> object:
+        return layer_spans(
+            replace(small_configuration(), degrees=Degrees(pipeline=2), stage_layers=rows, schedule=schedule)
+        )
+
+    assert spans_of((1, 2), (1, 0)) == ("2 layers: 0, 3", "2 layers: 1\N{EN DASH}2")
+    assert spans_of((0, 4)) == ("no decoder layer", "4 layers: 0\N{EN DASH}3")
+    zb_v = PipelineSchedule.ZB_V
+    assert spans_of((1, 1), (1, 2), schedule=zb_v) == ("2 layers: 0, 4", "3 layers: 1\N{EN DASH}3")
 
 
 def test_memory_bar_is_as_long_as_the_stage_is_full() -> None:

@@ -76,7 +76,9 @@ def test_state_of_a_rank_is_what_the_memory_model_counts(data: st.DataObject, mo
     plan = plan_on(gpus_of(configuration), configuration, gpus=1, model=model)
     (state,) = states_of((plan,), RecoveryPolicy())
     batch = batch_of(configuration)
-    parameters = local_parameters(batch, chunk_layers(model, configuration.stage_layers), model)
+    parameters = local_parameters(
+        batch, chunk_layers(model, configuration.stage_layers, configuration.schedule), model
+    )
     assert plan.workload is not None
     weight, optimizer = bytes_per_parameter(plan.workload, configuration.sharding)
     common, routed = sharing_ranks(batch, plan.workload.framework)

@@ -1,0 +1,71 @@
+"""Choices that frameworks make: values of the facts of ``Framework`` that are neither switches nor numbers."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class ExpertDispatch(StrEnum):
+    """How tokens travel to the ranks of their experts and back."""
+
+    ALL_TO_ALL = "all_to_all"
+    """One message per token and expert (Megatron-Core's default dispatcher)."""
+    DEEPEP = "deepep"
+    """A token crosses to a node once for all its experts there (DeepEP's kernels)."""
+    HYBRIDEP = "hybridep"
+    """DeepEP's successor for NVLink domains larger than a node."""
+
+
+class AttentionKernels(StrEnum):
+    """Whose fused attention runs."""
+
+    VENDOR = "vendor"
+    """Written for the GPU at hand: cuDNN through Transformer Engine or XLA, FlashAttention-3."""
+    FLASH_2 = "flash_2"
+    """FlashAttention-2, PyTorch's own included, written for Ampere."""
+    FLASH_TRITON = "flash_triton"
+    """FlashAttention-1 written in Triton for Ampere."""
+
+
+class SelectiveRecompute(StrEnum):
+    """Part that selective recomputation runs again in backward."""
+
+    ATTENTION_CORE = "attention_core"
+    """Scores, softmax and the product with the values (Megatron; arXiv 2205.05198, section 5)."""
+    ALTERNATE_PRODUCTS = "alternate_products"
+    """All but attention and, in 16 bits, every second matrix product (torchtitan's ``selective`` by ``op``)."""
+
+
+class ExpertBalance(StrEnum):
+    """How evenly tokens meet the experts of a layer."""
+
+    NATURAL = "natural"
+    """As the router learned it."""
+    FORCED = "forced"
+    """Experts drawn at random, as benchmarks do (``--moe-router-force-load-balancing``)."""
+    CAPACITY = "capacity"
+    """Every expert works on its mean share: further tokens are dropped, missing ones padded
+    (``--moe-expert-capacity-factor 1 --moe-pad-expert-input-to-capacity``)."""
+
+
+class CudaGraphs(StrEnum):
+    """Part of a step that is captured and launched as a whole, free of launch overhead on the host."""
+
+    NONE = "none"
+    PARTIAL = "partial"
+    """Attention, router and pre-processing of each layer (Transformer Engine's graphs)."""
+    FULL = "full"
+    """The whole iteration."""
+
+
+class Float8Scaling(StrEnum):
+    """Values that share one scale in FP8 training; MXFP8 has its own."""
+
+    DELAYED = "delayed"
+    """A tensor, scaled by the maxima of steps before (Transformer Engine's ``DelayedScaling``)."""
+    CURRENT = "current"
+    """A tensor, scaled by its own maximum, for which it is read once more."""
+    ROW = "row"
+    """A row of a product's operand, which along the other dimension is cast by itself (torchao's ``rowwise``)."""
+    BLOCK = "block"
+    """128 elements of an activation, 128 x 128 of a weight (DeepSeek-V3, arXiv 2412.19437, section 3.3)."""
