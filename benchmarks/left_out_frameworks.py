@@ -74,7 +74,7 @@ class Knowledge:
         return [each.run for each in self.measured]
 
     @cached_property
-    def _solved(self) -> tuple[Problem, Solution]:
+    def optimum(self) -> tuple[Problem, Solution]:
         """The shipped parameters as the optimum that they are, with derivatives."""
         shipped = shipped_parameters()
         believed = [each for each in self.measured if not each.doubt]
@@ -110,7 +110,7 @@ class Knowledge:
 
     def _gpus_without(self, framework: str) -> Mapping[Unknown, float]:
         """The fitted parameters of GPU kinds that other frameworks ran on as well."""
-        problem, solution = self._solved
+        problem, solution = self.optimum
         rows = [i for i, run in enumerate(problem.runs) if run.workload.framework.name == framework]
         alone = self._only_under(framework)
         return {

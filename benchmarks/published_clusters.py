@@ -101,11 +101,12 @@ def read_hardware(row: Row, assumed: Assumed) -> Hardware:
     if mixed:
         assumed.take("GPU kinds in rank order", " + ".join(f"{kind.name} x {count}" for kind, count in groups))
     node = whole(row, "gpus_per_node") or assumed.take("GPUs per node", USUAL_NODE.get(gpu.name, USUAL_NODE_GPUS))
+    domain = max(LARGE_DOMAINS.get(gpu.name, node), node)
     return Hardware(
-        gpu=gpu,
-        groups=tuple(NodeGroup(kind, count) for kind, count in groups) if mixed else (),
+        gpu=gpu.in_domains_of(domain),
+        groups=tuple(NodeGroup(kind.in_domains_of(domain), count) for kind, count in groups) if mixed else (),
         gpus_per_node=node,
-        gpus_per_domain=max(LARGE_DOMAINS.get(gpu.name, node), node),
+        gpus_per_domain=domain,
     )
 
 

@@ -109,7 +109,8 @@ class ClusterDocument(Document):
             gpu_kinds=[
                 GpuKindDocument.from_value(kind)
                 for kind in cluster.gpu_kinds.values()
-                if catalogue.get(kind.name) != kind
+                if kind.name not in catalogue
+                or catalogue[kind.name].in_domains_of(kind.scale_up_domain_gpus) != kind
             ],
             switches=[SwitchDocument.from_value(switch) for switch in cluster.switches],
             samples=[MeasurementDocument.from_value(sample) for sample in samples],

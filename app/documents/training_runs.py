@@ -148,7 +148,7 @@ def _run(line: Line, described: Mapping[str, Framework]) -> TrainingRun | None:
                 rank_order=RankOrder.DATA_BEFORE_PIPELINE,
                 stage_layers=tuple(map(tuple, even_stage_layers(architecture.layers, degrees))),
             ),
-            gpu=gpu,
+            gpu=gpu.in_domains_of(domain),
             gpus_per_node=per_node,
             gpus_per_domain=domain,
             network_bytes_per_s=gpu.scale_up_bytes_per_s if network is None else network * GBIT,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -41,6 +42,13 @@ CLOCK_POWER: Final = 2.5
 """Dynamic power falls with this power of the clock, of which voltage is nearly a linear function."""
 
 
+SWITCHLESS_BOARD: Final = 4
+"""GPUs of boards without NVLink switches, each joined to each other: HGX A100, H100 and H200 4-GPU, quad GH200
+nodes, V100 boards of four (NVIDIA's data sheets).  Measured steps on four H200: two tensor ranks of Llama 3 8B take
+13 % longer than over switches (KempnerForge)."""
+SWITCHED_BOARD: Final = 8
+
+
 @dataclass(frozen=True, slots=True)
 class GpuKind:
     """One catalogue entry; every figure is per GPU.
@@ -76,6 +84,17 @@ class GpuKind:
     def fuses_attention(self) -> bool:
         """Whether FlashAttention runs on it: it needs Ampere or newer (its README), the first with BF16."""
         return Precision.BF16 in self.peak_flops
+
+    def in_domains_of(self, gpus: int) -> GpuKind:
+        """The kind in NVLink domains of ``gpus``: boards of four have no switch; a peer has a third of the links.
+
+        Kinds whose usual domain is larger than a board (GB200), and those without NVLink, stay as they are.
+        """
+        if gpus != SWITCHLESS_BOARD or self.scale_up_domain_gpus > SWITCHED_BOARD:
+            return self
+        if not re.fullmatch(r"NVLink\d+", self.scale_up_link):
+            return self
+        return replace(self, scale_up_link=f"{self.scale_up_link} mesh", scale_up_domain_gpus=gpus)
 
     def __post_init__(self) -> None:
         for name in ("memory_bytes", "memory_bytes_per_s", "scale_up_bytes_per_s", "power_watts"):

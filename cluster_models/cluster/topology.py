@@ -112,7 +112,8 @@ class Node:
 class Cluster:
     """Nodes in the order the user listed them, with the GPU kinds they refer to.
 
-    ``switches``: what is known of switches whose way up many nodes share; others limit nothing.
+    ``switches``: what is known of switches whose way up many nodes share; others limit nothing.  ``gpu_kinds`` are
+    those of its domains (``GpuKind.in_domains_of``), of several sizes the smallest.
     """
 
     name: str
@@ -144,6 +145,13 @@ class Cluster:
                     f"use one of {', '.join(sorted(self.gpu_kinds))}, or define it under gpu_kinds",
                 )
         self.uplinks()
+        sizes = self.domain_gpus()
+        smallest = {
+            name: min(sizes[node.nvlink_domain] for node in self.nodes if node.gpu_kind == name)
+            for name in {node.gpu_kind for node in self.nodes}
+        }
+        kinds = {name: kind.in_domains_of(smallest.get(name, 0)) for name, kind in self.gpu_kinds.items()}
+        object.__setattr__(self, "gpu_kinds", kinds)
 
     def uplinks(self) -> dict[str, dict[str, Uplink]]:
         """By label and place (``Node.place``): what the switches stated pass up and down."""

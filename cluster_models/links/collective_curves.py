@@ -92,8 +92,8 @@ def link_family(kind: GpuKind, ranks: int = 2) -> str:
 def domain_nominal_bytes_per_s(kind: GpuKind, ranks: int) -> float:
     """Nominal one-direction bytes/s that one GPU has towards a group of ``ranks`` GPUs.
 
-    In a full mesh (AMD XGMI) each peer sits behind one of ``domain - 1`` links, so a small group has only its
-    share of them.
+    In a full mesh (AMD XGMI, boards of four NVIDIA GPUs) each peer sits behind one of ``domain - 1`` links, so a
+    small group has only its share of them.
     """
     if "mesh" in kind.scale_up_link:
         return kind.scale_up_bytes_per_s * min(1.0, (ranks - 1) / (kind.scale_up_domain_gpus - 1))
@@ -197,8 +197,8 @@ def _curve_time_s(curve: Curve, latency_s: float, message_bytes: FloatArray) -> 
 def domain_time_s(kind: GpuKind, collective: Collective, ranks: int, message_bytes: npt.ArrayLike) -> FloatArray:
     """Seconds of one collective among ``ranks`` GPUs of one domain; shape of ``message_bytes``.
 
-    Borrowed curves keep their time above latency, scaled by bus traffic and nominal link speed; several
-    donors give the median.
+    Curves of other groups or kinds keep their time above latency, scaled by bus traffic and nominal link speed;
+    several donors give the median.
     """
     sizes = np.asarray(message_bytes, dtype=np.float64)
     measured = _measured_as(collective)
@@ -211,9 +211,8 @@ def domain_time_s(kind: GpuKind, collective: Collective, ranks: int, message_byt
     for curve in donors:
         donor_kind = gpu_kinds()[curve.gpu_kind]
         donor_latency_s = domain_latency_s(donor_kind, curve.collective, curve.ranks)
-        ratio = traffic / bus_factor(curve.collective, curve.ranks)
-        if own is None:
-            ratio *= domain_nominal_bytes_per_s(donor_kind, curve.ranks) / nominal
+        slower = domain_nominal_bytes_per_s(donor_kind, curve.ranks) / nominal
+        ratio = slower * traffic / bus_factor(curve.collective, curve.ranks)
         donor_times = _curve_time_s(curve, donor_latency_s, sizes)
         if ratio == 1 and own is not None:
             return donor_times

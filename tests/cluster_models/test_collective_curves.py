@@ -86,6 +86,20 @@ def test_two_gpus_of_a_mesh_share_one_link() -> None:
     assert domain_nominal_bytes_per_s(mi300x, 2) == pytest.approx(domain_nominal_bytes_per_s(mi300x, 8) / 7)
 
 
+def test_a_board_of_four_has_no_switch() -> None:
+    """Two of four H200 get a third of the links, all four as much as in a switch; other nodes stay as they are."""
+    h200, size = gpu_kind("H200"), np.array([1e9])
+    mesh = h200.in_domains_of(4)
+    pair, switched = (domain_time_s(kind, Collective.ALL_GATHER, 2, size)[0] for kind in (mesh, h200))
+    assert pair == pytest.approx(3 * switched, rel=0.01)
+    four, all_links = (domain_time_s(kind, Collective.ALL_GATHER, 4, size)[0] for kind in (mesh, h200))
+    assert four == pytest.approx(all_links)
+    assert h200.in_domains_of(8) == h200
+    assert mesh.in_domains_of(4) == mesh
+    for other in ("GB200", "A100-PCIe-80GB", "MI300X", "T4"):
+        assert gpu_kind(other).in_domains_of(4) == gpu_kind(other)
+
+
 def test_a_bridge_joins_pairs_only() -> None:
     """Beyond the bridged pair a PCIe A100 talks over PCIe."""
     card = gpu_kind("A100-PCIe-80GB")
