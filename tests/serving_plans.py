@@ -8,7 +8,7 @@ from typing import Any
 
 from cluster_models.model.architecture import Experts
 from cluster_models.serving.engines import serving_engine
-from cluster_models.serving.figures import Interval, StepShares
+from cluster_models.serving.figures import Interval, LimitedLatencies, StepShares
 from cluster_models.serving.goal import ServedModel, ServingGoal
 from cluster_models.serving.plan import (
     FrontPoint,
@@ -95,6 +95,7 @@ def group(*replicas: Replica, model: int = 0, share: float = 1.0) -> ReplicaGrou
         interval(0.25),
         interval(0.015625),
         interval(2048 * share),
+        LimitedLatencies(0.25, 0.015625, 8.234375),
         CacheTransfer(GIB / 4, 40 * GBYTE, 0.0078125, crosses_nodes=True) if split else None,
     )
 
@@ -116,6 +117,7 @@ def planned(
             interval(0.25),
             interval(0.015625),
             interval(sum(each.output_tokens_per_s.value for each in groups if each.model == index)),
+            LimitedLatencies(0.25, 0.015625, 8.234375),
             measured_engine=True,
         )
         for index in range(len(models))
@@ -194,7 +196,8 @@ def two_models() -> ServingPlan:
 
 def nothing_serves() -> NoServingPlan:
     """A limit on the time per output token that nothing meets."""
-    nearest = NearestServing(KIND, ServingConfiguration(Pool(Worker(tensor=4))), 0.25, 0.0078125, 0.5)
+    limited = LimitedLatencies(0.25, 0.0078125, 4.2421875)
+    nearest = NearestServing(KIND, ServingConfiguration(Pool(Worker(tensor=4))), 0.25, 0.0078125, 0.5, limited)
     remedies = (Remedy(RemedyKind.TOKEN_LIMIT, 0.0078125), Remedy(RemedyKind.WEIGHTS, name="nvfp4"))
     models = (served(time_per_output_token_s=0.00390625),)
     reason = NoServingReason.TOKEN_LIMIT

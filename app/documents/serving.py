@@ -85,6 +85,9 @@ class ServingWorkloadDocument(Document):
     time_per_output_token_ms: Positive | None = Field(
         None, description="Limit on the time per output token after the first.", examples=[30.0]
     )
+    end_to_end_ms: Positive | None = Field(
+        None, description="Limit on the time to the last token.", examples=[None]
+    )
     memory_fraction: Annotated[Positive, Field(le=1)] | None = Field(
         None,
         description="Share of memory that the engine takes (gpu_memory_utilization, mem_fraction_static, "
@@ -141,6 +144,7 @@ class ServingWorkloadDocument(Document):
             speculation=None if given is None else Speculation(given.draft_tokens, given.accepted_tokens),
             time_to_first_token_s=_seconds(self.time_to_first_token_ms),
             time_per_output_token_s=_seconds(self.time_per_output_token_ms),
+            end_to_end_s=_seconds(self.end_to_end_ms),
             memory_fraction=self.memory_fraction,
             prefix_share=self.prefix_share,
             limit_percentile=self.limit_percentile,
@@ -160,8 +164,8 @@ class ServingWorkloadDocument(Document):
     @property
     def _usual_objective(self) -> ServingObjective:
         """Faster answers than the limits ask for are worth no GPUs; without limits there is nothing to stop at."""
-        is_limited = self.time_to_first_token_ms is not None or self.time_per_output_token_ms is not None
-        return ServingObjective.GPUS if is_limited else ServingObjective.THROUGHPUT
+        limits = (self.time_to_first_token_ms, self.time_per_output_token_ms, self.end_to_end_ms)
+        return ServingObjective.GPUS if any(limits) else ServingObjective.THROUGHPUT
 
     def served(self, architecture: Architecture) -> ServedModel:
         """The model with these requests; raises ``InvalidWorkload``."""
@@ -187,6 +191,7 @@ class ServingWorkloadDocument(Document):
             else SpeculationDocument(draft_tokens=drafts.draft_tokens, accepted_tokens=drafts.accepted_tokens),
             time_to_first_token_ms=_milliseconds(load.time_to_first_token_s),
             time_per_output_token_ms=_milliseconds(load.time_per_output_token_s),
+            end_to_end_ms=_milliseconds(load.end_to_end_s),
             memory_fraction=load.memory_fraction,
             prefix_share=load.prefix_share,
             limit_percentile=load.limit_percentile,

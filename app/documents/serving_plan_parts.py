@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from app.documents.values import Holds, ValueDocument
-from cluster_models.serving.figures import Interval, StepShares
+from cluster_models.serving.figures import Interval, LimitedLatencies, StepShares
 from cluster_models.serving.plan import (
     FrontPoint,
     IdleGpus,
@@ -86,6 +86,20 @@ class PlannedConfigurationDocument(ValueDocument[ServingConfiguration]):
     prefill: PlannedPoolDocument | None = Field(description="Workers that prefill only.")
 
 
+class LimitedLatenciesDocument(ValueDocument[LimitedLatencies]):
+    """Latencies that the limits hold for: means, or the percentile of the workload, in milliseconds."""
+
+    time_to_first_token_ms: Annotated[float, Holds("first_token_s", MILLISECOND)] = Field(
+        description="Time to the first token.", examples=[480.0]
+    )
+    time_per_output_token_ms: Annotated[float, Holds("token_s", MILLISECOND)] = Field(
+        description="Time per output token after the first.", examples=[24.0]
+    )
+    end_to_end_ms: Annotated[float, Holds("answer_s", MILLISECOND)] = Field(
+        description="Time to the last token.", examples=[25000.0]
+    )
+
+
 class GpuPlaceDocument(ValueDocument[GpuPlace]):
     """GPUs of one node, in the order of their ranks."""
 
@@ -158,6 +172,9 @@ class ReplicaGroupDocument(ValueDocument[ReplicaGroup]):
         description="Mean, after the first token."
     )
     output_tokens_per_s: ThroughputDocument = Field(description="Output of the group.")
+    limited: Annotated[LimitedLatenciesDocument, Holds("limited_s")] = Field(
+        description="Latencies that the limits hold for."
+    )
     transfer: CacheTransferDocument | None = Field(description="Way of the cache; null where phases share GPUs.")
 
 
@@ -174,6 +191,9 @@ class ModelFiguresDocument(ValueDocument[ModelFigures]):
         description="Mean, after the first token."
     )
     output_tokens_per_s: ThroughputDocument = Field(description="Output for the model.")
+    limited: Annotated[LimitedLatenciesDocument, Holds("limited_s")] = Field(
+        description="Latencies that the limits hold for, of the group where each is longest."
+    )
     measured_engine: bool = Field(
         description="Whether runs of this engine on this kind of GPU were measured.", examples=[True]
     )
@@ -265,6 +285,9 @@ class NearestServingDocument(ValueDocument[NearestServing]):
         description="Mean, after the first token.", examples=[11.0]
     )
     requests_per_s: float = Field(description="Requests answered a second.", examples=[0.4])
+    limited: Annotated[LimitedLatenciesDocument, Holds("limited_s")] = Field(
+        description="Latencies that the limits hold for."
+    )
 
 
 class RemedyDocument(ValueDocument[Remedy]):

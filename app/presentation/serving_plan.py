@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from app.presentation.serving_tables import (
     step_rows,
 )
 from app.presentation.serving_words import (
+    ANSWER,
     FIRST_TOKEN,
     OBJECTIVES,
     PHASES,
@@ -30,7 +32,9 @@ from app.presentation.serving_words import (
     objective_words,
     range_words,
     rate_words,
+    statistic_words,
 )
+from cluster_models.serving.figures import Interval
 from cluster_models.serving.plan import IdleReason, PlannedPool, ServingPlan, ServingWarning, ServingWarningKind
 from cluster_models.training.plan import Provenance, StopReason
 
@@ -59,7 +63,7 @@ _TOO_SMALL_TO_SAY: Final = 5e-5
 
 @dataclass(frozen=True, slots=True)
 class LatencyRow:
-    """A mean latency of a model against its limit; ``limit`` is empty where there is none."""
+    """A latency of a model, the mean or what its limit holds for; ``limit`` is empty where there is none."""
 
     model: str
     name: str
@@ -151,19 +155,34 @@ def headline(plan: ServingPlan) -> Pairs:
 
 
 def latencies(plan: ServingPlan) -> Iterator[LatencyRow]:
-    """Mean latencies of each model against the limits of its workload."""
+    """Mean latencies of each model, and what its limits hold for against them."""
     for each in plan.figures:
         served = plan.models[each.model]
-        for name, interval, limit in (
-            (FIRST_TOKEN, each.first_token_s, served.workload.time_to_first_token_s),
-            (TOKEN, each.token_s, served.workload.time_per_output_token_s),
-        ):
-            meets = limit is None or interval.value <= limit
-            sure = limit is not None and interval.high <= limit
-            verdict = "" if limit is None else "met" if sure else "met, its range is not" if meets else "missed"
-            shown = "" if limit is None else seconds(limit)
-            model = served.architecture.name
-            yield LatencyRow(model, name, seconds(interval.value), range_words(interval), shown, verdict, meets)
+        workload, outputs = served.workload, served.workload.output_tokens - 1
+        answer = Interval(
+            *(getattr(each.first_token_s, end) + outputs * getattr(each.token_s, end) for end in Interval.__slots__)
+        )
+        means = (each.first_token_s, each.token_s, answer)
+        found = zip((FIRST_TOKEN, TOKEN, ANSWER), means, workload.limits_s, each.limited_s.values_s, strict=True)
+        for name, mean, limit, limited in found:
+            is_limited = limit < math.inf
+            if name == ANSWER and not is_limited:
+                continue
+            by_mean = workload.limit_percentile is None or not is_limited
+            value = mean.value if by_mean else limited
+            scale = value / mean.value
+            interval = Interval(value, scale * mean.low, scale * mean.high)
+            meets, sure = limited <= limit, interval.high <= limit
+            verdict = "" if not is_limited else "met" if sure else "met, its range is not" if meets else "missed"
+            yield LatencyRow(
+                model=served.architecture.name,
+                name=name if by_mean else f"{name}, {statistic_words(workload)}",
+                value=seconds(value),
+                interval=range_words(interval),
+                limit=seconds(limit) if is_limited else "",
+                verdict=verdict,
+                meets=meets,
+            )
 
 
 def serving_proof(plan: ServingPlan) -> ServingProof:

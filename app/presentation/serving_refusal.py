@@ -9,15 +9,16 @@ from typing import Final
 from app.presentation.figures import seconds
 from app.presentation.plan import Pairs
 from app.presentation.serving_plan import serving_provenance
-from app.presentation.serving_words import FIRST_TOKEN, TOKEN, configuration_words
-from cluster_models.serving.refusal import NoServingPlan, NoServingReason, Remedy, RemedyKind
+from app.presentation.serving_words import ANSWER, FIRST_TOKEN, TOKEN, configuration_words, statistic_words
+from cluster_models.serving.refusal import NearestServing, NoServingPlan, NoServingReason, Remedy, RemedyKind
 
 _REASONS: Final = {
     NoServingReason.NO_GPUS: "no usable GPU is free",
     NoServingReason.MEMORY: "no worker that the cluster has room for holds {0} and one request",
     NoServingReason.FIRST_TOKEN_LIMIT: f"nothing meets the limit on the {FIRST_TOKEN} of {{0}}",
     NoServingReason.TOKEN_LIMIT: f"nothing meets the limit on the {TOKEN} of {{0}}",
-    NoServingReason.LIMITS_TOGETHER: "each limit of {0} can be met, not both at once",
+    NoServingReason.ANSWER_LIMIT: f"nothing meets the limit on the {ANSWER} of {{0}}",
+    NoServingReason.LIMITS_TOGETHER: "each limit of {0} can be met, not all at once",
     NoServingReason.LOAD: "the cluster does not keep up with the load of {0} within the limits",
 }
 
@@ -40,8 +41,7 @@ def nothing_serves(answer: NoServingPlan) -> NothingServes:
         ""
         if nearest is None
         else f"nearest is {configuration_words(nearest.configuration)} on {nearest.gpu_kind} with one request in "
-        f"flight: {FIRST_TOKEN} {seconds(nearest.first_token_s)}, {TOKEN} {seconds(nearest.token_s)}, "
-        f"{nearest.requests_per_s:,.3g} requests a second"
+        f"flight: {_latency_words(answer, nearest)}, {nearest.requests_per_s:,.3g} requests a second"
     )
     return NothingServes(
         reason=_REASONS[answer.reason].format(name),
@@ -51,6 +51,16 @@ def nothing_serves(answer: NoServingPlan) -> NothingServes:
     )
 
 
+def _latency_words(answer: NoServingPlan, nearest: NearestServing) -> str:
+    """The latencies that the limits hold for, named after their statistic where that is a percentile."""
+    workload, limited = answer.models[answer.model].workload, nearest.limited_s
+    statistic = "" if workload.limit_percentile is None else f" ({statistic_words(workload)})"
+    shown = [(FIRST_TOKEN, limited.first_token_s), (TOKEN, limited.token_s)]
+    if workload.end_to_end_s is not None:
+        shown.append((ANSWER, limited.answer_s))
+    return ", ".join(f"{name} {seconds(value)}{statistic}" for name, value in shown)
+
+
 def remedy_words(remedy: Remedy) -> str:
     """One change that would help."""
     value = remedy.value or 0.0
@@ -58,6 +68,7 @@ def remedy_words(remedy: Remedy) -> str:
     return {
         RemedyKind.FIRST_TOKEN_LIMIT: f"raise time_to_first_token_ms to {_up(1000 * value)}",
         RemedyKind.TOKEN_LIMIT: f"raise time_per_output_token_ms to {_up(1000 * value)}",
+        RemedyKind.ANSWER_LIMIT: f"raise end_to_end_ms to {_up(1000 * value)}",
         RemedyKind.REQUESTS_PER_S: f"lower requests_per_s to {value:.4g}",
         RemedyKind.CONCURRENCY: f"lower concurrency to {value:.4g}",
         RemedyKind.GPUS: f"have {value:,.0f} GPUs{kind}",

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Final
 
 from app.presentation.figures import count, gib, percent, plural, seconds, spans
-from app.presentation.serving_words import FIRST_TOKEN, PHASES, TOKEN, configuration_words, share_words
+from app.presentation.serving_words import ANSWER, FIRST_TOKEN, PHASES, TOKEN, configuration_words, share_words
 from cluster_models.serving.figures import StepShares
 from cluster_models.serving.plan import FrontPoint, LossReason, PlannedPool, ServingAlternative, ServingPlan
 from cluster_models.serving.replicas import Replica
@@ -191,6 +191,8 @@ def loss_words(other: ServingAlternative) -> str:
             return f"its {FIRST_TOKEN} of {seconds(other.reason_value)} misses the limit"
         case LossReason.TOKEN_LIMIT:
             return f"its {TOKEN} of {seconds(other.reason_value)} misses the limit"
+        case LossReason.ANSWER_LIMIT:
+            return f"its {ANSWER} of {seconds(other.reason_value)} misses the limit"
         case LossReason.MEMORY:
             return f"each GPU lacks {gib(other.reason_value)} for the weights and one request"
         case LossReason.LOAD:
@@ -209,8 +211,7 @@ def front_rows(plan: ServingPlan) -> tuple[FrontRow, ...]:
 
 def _front_row(plan: ServingPlan, point: FrontPoint) -> FrontRow:
     workload = plan.models[point.model].workload
-    limited = workload.time_to_first_token_s is not None or workload.time_per_output_token_s is not None
-    met = "within the limits" if limited else ""
+    met = "within the limits" if workload.is_limited else ""
     verdict = "chosen" if point.is_chosen else met if point.meets_limits else "misses a limit"
     return FrontRow(
         model=plan.models[point.model].architecture.name,

@@ -8,7 +8,7 @@ from app.presentation.figures import count, percent, seconds
 from cluster_models.serving.figures import Interval
 from cluster_models.serving.goal import ServingObjective
 from cluster_models.serving.replicas import Phase
-from cluster_models.serving.workload import ServingConfiguration
+from cluster_models.serving.workload import ServingConfiguration, ServingWorkload
 
 PHASES: Final = {Phase.BOTH: "prefill and decode", Phase.PREFILL: "prefill", Phase.DECODE: "decode"}
 OBJECTIVES: Final = {
@@ -20,6 +20,21 @@ OBJECTIVES: Final = {
 }
 FIRST_TOKEN: Final = "time to first token"  # noqa: S105 - a latency's name
 TOKEN: Final = "time per output token"  # noqa: S105 - a latency's name
+
+ANSWER: Final = "time to last token"
+
+
+def statistic_words(workload: ServingWorkload) -> str:
+    """What the limits of a workload hold for: "mean" or "90th percentile"."""
+    share = workload.limit_percentile
+    return "mean" if share is None else f"{ordinal(100 * share)} percentile"
+
+
+def ordinal(number: float) -> str:
+    """An ordinal number in digits: 90th, 99.9th, 51st."""
+    shown = f"{number:.6g}"
+    ending = "th" if shown[-2:-1] == "1" or "." in shown else {"1": "st", "2": "nd", "3": "rd"}.get(shown[-1], "th")
+    return shown + ending
 
 
 def range_words(interval: Interval) -> str:

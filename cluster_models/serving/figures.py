@@ -15,6 +15,20 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitedLatencies:
+    """Seconds that a workload's limits hold for, in the order of its ``limits_s``: means, or its percentile."""
+
+    first_token_s: float
+    token_s: float
+    answer_s: float
+
+    @property
+    def values_s(self) -> tuple[float, float, float]:
+        """The three in that order."""
+        return self.first_token_s, self.token_s, self.answer_s
+
+
+@dataclass(frozen=True, slots=True)
 class StepShares:
     """Seconds of one step by part."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
+from typing import Final
 
-from cluster_models.serving.figures import Interval
+from cluster_models.serving.figures import Interval, LimitedLatencies
 from cluster_models.serving.goal import ServedModel, ServingGoal
 from cluster_models.serving.replicas import Phase, Replica, ReplicaGroup
 from cluster_models.serving.workload import Pool, ServingConfiguration
@@ -16,6 +17,8 @@ from cluster_models.training.plan import Provenance, StopReason
 @dataclass(frozen=True, slots=True)
 class ModelFigures:
     """Prediction for all requests to one model; latencies are means over its groups by their shares.
+
+    ``limited_s`` are the latencies that limits hold for, of the group where each is longest.
 
     ``measured_engine``: runs of this engine on this kind of GPU are among those that the rates were fitted to.
     """
@@ -28,6 +31,7 @@ class ModelFigures:
     first_token_s: Interval
     token_s: Interval
     output_tokens_per_s: Interval
+    limited_s: LimitedLatencies
     measured_engine: bool
 
 
@@ -64,10 +68,15 @@ class LossReason(StrEnum):
     """It meets the limits and is worse by the objective."""
     FIRST_TOKEN_LIMIT = "first_token_limit"  # noqa: S105 - a limit's name
     TOKEN_LIMIT = "token_limit"  # noqa: S105 - a limit's name
+    ANSWER_LIMIT = "answer_limit"
     MEMORY = "memory"
     """A worker does not hold its weights and one request."""
     LOAD = "load"
     """As many as the cluster holds do not keep up with the load."""
+
+
+LIMIT_LOSSES: Final = (LossReason.FIRST_TOKEN_LIMIT, LossReason.TOKEN_LIMIT, LossReason.ANSWER_LIMIT)
+"""In the order of ``ServingWorkload.limits_s``."""
 
 
 @dataclass(frozen=True, slots=True)

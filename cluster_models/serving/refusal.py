@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cluster_models.serving.figures import LimitedLatencies
 from cluster_models.serving.goal import ServedModel, ServingGoal
 from cluster_models.serving.workload import ServingConfiguration
 from cluster_models.training.plan import Provenance
@@ -19,8 +20,9 @@ class NoServingReason(StrEnum):
     """No worker that the cluster has room for holds the model and one request."""
     FIRST_TOKEN_LIMIT = "first_token_limit"  # noqa: S105 - a limit's name
     TOKEN_LIMIT = "token_limit"  # noqa: S105 - a limit's name
+    ANSWER_LIMIT = "answer_limit"
     LIMITS_TOGETHER = "limits_together"
-    """Each limit can be met, not both at once."""
+    """Each limit can be met, not all at once."""
     LOAD = "load"
     """The cluster does not keep up with the load within the limits."""
 
@@ -32,6 +34,8 @@ class RemedyKind(StrEnum):
     """Raise the limit on the time to the first token to ``value`` seconds."""
     TOKEN_LIMIT = "token_limit"  # noqa: S105 - a limit's name
     """Raise the limit on the time per output token to ``value`` seconds."""
+    ANSWER_LIMIT = "answer_limit"
+    """Raise the limit on the time to the last token to ``value`` seconds."""
     REQUESTS_PER_S = "requests_per_s"
     """Lower the rate to ``value``."""
     CONCURRENCY = "concurrency"
@@ -59,13 +63,17 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class NearestServing:
-    """The configuration that comes nearest to the limits, and its figures at one request in flight a group."""
+    """The configuration that comes nearest to the limits, and its mean latencies there.
+
+    ``limited_s`` are the latencies that the limits hold for.
+    """
 
     gpu_kind: str
     configuration: ServingConfiguration
     first_token_s: float
     token_s: float
     requests_per_s: float
+    limited_s: LimitedLatencies
 
 
 @dataclass(frozen=True, slots=True)

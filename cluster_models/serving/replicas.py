@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cluster_models.serving.figures import Interval, StepShares
+from cluster_models.serving.figures import Interval, LimitedLatencies, StepShares
 from cluster_models.serving.workload import Pool, ServingConfiguration, Worker
 
 
@@ -85,7 +85,8 @@ class ReplicaGroup:
     """Replicas that answer requests to ``model`` (counted in ``ServingPlan.models``) together.
 
     ``share`` is its part of the requests to that model; under it ``requests_per_s`` are answered with
-    ``concurrency`` in flight.  ``most_requests_per_s`` is what it answers within the limits at most.
+    ``concurrency`` in flight.  ``most_requests_per_s`` is what it answers within the limits at most.  Latencies are
+    means; ``limited_s`` those that the limits hold for.
     """
 
     model: int
@@ -97,6 +98,7 @@ class ReplicaGroup:
     first_token_s: Interval
     token_s: Interval
     output_tokens_per_s: Interval
+    limited_s: LimitedLatencies
     transfer: CacheTransfer | None = None
 
     @property

@@ -21,6 +21,8 @@ MOST_REQUESTS: Final = 10**6
 MOST_DEGREE: Final = 4096
 MOST_REPLICAS: Final = 100_000
 MOST_DRAFTS: Final = 16
+LATENCIES: Final = ("time_to_first_token_s", "time_per_output_token_s", "end_to_end_s")
+"""Latencies that a workload may limit, in the order of ``ServingWorkload.limits_s``."""
 
 
 class WeightFormat(StrEnum):
@@ -114,7 +116,8 @@ class ServingWorkload:
     published checkpoints do.  ``cache`` ``None`` is the engine's default.  ``time_to_first_token_s`` and
     ``time_per_output_token_s`` are limits, ``memory_fraction`` the share of a GPU's memory that the engine may take
     (``None``: the engine's default).  ``prefix_share`` of a prompt's tokens have their keys and values in the cache
-    already, as the start of an earlier prompt.  Limits hold for means, or for ``limit_percentile`` of the requests.
+    already, as the start of an earlier prompt.  ``end_to_end_s`` limits the time to the last token.  Limits hold
+    for means, or for ``limit_percentile`` of the requests.
     """
 
     input_tokens: int
@@ -131,6 +134,7 @@ class ServingWorkload:
     memory_fraction: float | None = None
     prefix_share: float = 0.0
     limit_percentile: float | None = None
+    end_to_end_s: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("input_tokens", "output_tokens"):
@@ -147,7 +151,7 @@ class ServingWorkload:
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and 0 < value <= most):
                 raise InvalidWorkload(f"workload.{name}", value, f"must be above 0 and at most {most}")
-        for name in ("time_to_first_token_s", "time_per_output_token_s"):
+        for name in LATENCIES:
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise InvalidWorkload(f"workload.{name}", value, "must be a positive number of seconds")
@@ -169,6 +173,17 @@ class ServingWorkload:
             return self.attention_weights
         sparse = architecture.experts is not None
         return WeightFormat.BF16 if sparse and self.weights.is_four_bit else self.weights
+
+    @property
+    def limits_s(self) -> tuple[float, float, float]:
+        """Limits in the order of ``LATENCIES``, infinite where there is none."""
+        first, token, whole = (getattr(self, name) for name in LATENCIES)
+        return first or math.inf, token or math.inf, whole or math.inf
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it limits a latency."""
+        return min(self.limits_s) < math.inf
 
     @property
     def cache_format(self) -> CacheFormat:

@@ -15,7 +15,7 @@ from cluster_models.cluster.topology import Node
 from cluster_models.serving.goal import ServedModel, ServingObjective
 from cluster_models.serving.plan import ModelFigures, ServingPlan
 from cluster_models.serving.replicas import GpuPlace, Phase, Replica, ReplicaGroup
-from cluster_models.serving.workload import check_serving
+from cluster_models.serving.workload import LATENCIES, ServingWorkload, check_serving
 from solver.check.serving_memory import memory_violations
 from solver.serving.problem import ServingProblem
 
@@ -121,21 +121,14 @@ def _shape_rules(plan: ServingPlan, problem: ServingProblem) -> Iterator[str]:
 
 
 def _group_rules(group: ReplicaGroup, problem: ServingProblem) -> Iterator[str]:
-    """Limits hold, shares and rates agree, and no decode step reads memory faster than it is."""
+    """Shares and rates agree, and no decode step reads memory faster than it is."""
     workload = problem.models[group.model].workload
     first = f"The group of replica {group.replicas[0].number}"
-    for limit, interval, what in (
-        (workload.time_to_first_token_s, group.first_token_s, "first token"),
-        (workload.time_per_output_token_s, group.token_s, "output token"),
-    ):
-        if limit is not None and interval.value > limit * (1 + TOLERANCE):
-            yield f"{first} takes {interval.value:g} s for the {what}, the limit is {limit:g} s."
-        if not 0 <= interval.low <= interval.value <= interval.high:
-            yield f"{first} has an interval of the {what} that its value is not in."
+    stay = group.first_token_s.value + (workload.output_tokens - 1) * group.token_s.value
+    yield from _latency_rules(group, workload, stay)
     output = group.requests_per_s * workload.output_tokens
     if not math.isclose(output, group.output_tokens_per_s.value, rel_tol=TOLERANCE):
         yield f"{first} answers {output:g} tokens/s and states {group.output_tokens_per_s.value:g}."
-    stay = group.first_token_s.value + (workload.output_tokens - 1) * group.token_s.value
     if not math.isclose(group.requests_per_s * stay, group.concurrency, rel_tol=LITTLE_TOLERANCE):
         yield f"{first} has {group.concurrency:g} in flight, rate times stay is {group.requests_per_s * stay:g}."
     if group.most_requests_per_s < group.requests_per_s * (1 - TOLERANCE):
@@ -148,6 +141,21 @@ def _group_rules(group: ReplicaGroup, problem: ServingProblem) -> Iterator[str]:
         alone = read * group.token_s.value / max(stay, 1e-12) * (workload.output_tokens - 1)
         if replica.phase is not Phase.PREFILL and alone > group.token_s.value * steps * (1 + LITTLE_TOLERANCE):
             yield f"Replica {replica.number} reads its caches faster than the memory of {replica.gpu_kind} does."
+
+
+def _latency_rules(group: ReplicaGroup, workload: ServingWorkload, stay: float) -> Iterator[str]:
+    """Limits hold for the latencies that they are about, which are the means where no percentile is asked."""
+    first = f"The group of replica {group.replicas[0].number}"
+    means = (group.first_token_s.value, group.token_s.value, stay)
+    found = zip(LATENCIES, workload.limits_s, group.limited_s.values_s, means, strict=True)
+    for name, limit, value, mean in found:
+        if value > limit * (1 + TOLERANCE):
+            yield f"{first} has a {name} of {value:g}, the limit is {limit:g}."
+        if workload.limit_percentile is None and not math.isclose(value, mean, rel_tol=LITTLE_TOLERANCE):
+            yield f"{first} states {value:g} as its mean {name}, which is {mean:g}."
+    for name, interval in (("first token", group.first_token_s), ("output token", group.token_s)):
+        if not 0 <= interval.low <= interval.value <= interval.high:
+            yield f"{first} has an interval of the {name} that its value is not in."
 
 
 def _load_rules(plan: ServingPlan, problem: ServingProblem) -> Iterator[str]:

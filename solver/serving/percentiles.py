@@ -36,6 +36,19 @@ def token_at(steady: Steady, share: float) -> FloatArray:
     return np.asarray(steady.token_s * np.exp(NormalDist().inv_cdf(share) * relative))
 
 
+def limited_latencies(steady: Steady, output_tokens: FloatArray, share: float | None) -> FloatArray:
+    """Seconds (n, 3) that limits hold for: to the first token, per output token, to the last token.
+
+    Those that ``share`` of the requests do not exceed, or means without one.  A time to the last token is the sum
+    of the two others, whose excess over the means is taken as independent: it adds up by squares.
+    """
+    outputs = np.maximum(output_tokens - 1.0, 0.0)
+    means = steady.first_token_s, steady.token_s
+    first, token = means if share is None else (first_token_at(steady, share), token_at(steady, share))
+    excess = np.hypot(np.maximum(first - means[0], 0.0), outputs * np.maximum(token - means[1], 0.0))
+    return np.stack([first, token, means[0] + outputs * means[1] + excess], axis=-1)
+
+
 def first_token_percentiles(steady: Steady) -> Percentiles:
     """Those of the first case."""
     return Percentiles(*(float(first_token_at(steady, share)[0]) for share in (0.5, 0.9, 0.99)))

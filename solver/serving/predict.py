@@ -12,14 +12,13 @@ import numpy as np
 
 from cluster_models.errors import InvalidWorkload
 from cluster_models.serving.figures import Interval, StepShares
-from cluster_models.serving.workload import Pool, check_serving
+from cluster_models.serving.workload import LATENCIES, Pool, check_serving
 from solver.serving.cases import Arrays, ServingCase, arrays_of, steady_of
 from solver.serving.memory import WorkerMemory
 from solver.serving.percentiles import (
     Percentiles,
-    first_token_at,
     first_token_percentiles,
-    token_at,
+    limited_latencies,
     token_percentiles,
 )
 from solver.serving.rates import Effects, Fitted, Rates, held_out_spreads, known_levels, rates_of, shipped_rates
@@ -93,19 +92,7 @@ def predict_serving(case: ServingCase, effects: Effects | Fitted | None = None) 
     memories = (arrays.decode_memory,) if len(pools) == 1 else (arrays.prefill_memory, arrays.decode_memory)
     roles = ("prefill and decode",) if len(pools) == 1 else ("prefill", "decode")
     workload = case.workload
-    share = workload.limit_percentile
-    limits = (
-        (
-            "time_to_first_token_s",
-            workload.time_to_first_token_s,
-            first.value if share is None else float(first_token_at(steady, share)[0]),
-        ),
-        (
-            "time_per_output_token_s",
-            workload.time_per_output_token_s,
-            token.value if share is None else float(token_at(steady, share)[0]),
-        ),
-    )
+    limited = limited_latencies(steady, arrays.traffic.output_tokens, workload.limit_percentile)[0]
     return ServingPrediction(
         fits=bool(arrays.fits[0]),
         first_token_s=first,
@@ -123,7 +110,9 @@ def predict_serving(case: ServingCase, effects: Effects | Fitted | None = None) 
         prefill=_shares(steady.prefill),
         decode=_shares(steady.decode),
         measured_engine=_is_measured(case),
-        missed_limits=tuple(name for name, limit, value in limits if limit is not None and value > limit),
+        missed_limits=tuple(
+            name for name, limit, value in zip(LATENCIES, workload.limits_s, limited, strict=True) if value > limit
+        ),
         first_token_percentiles=first_token_percentiles(steady),
         token_percentiles=token_percentiles(steady),
     )

@@ -24,10 +24,15 @@ _NUMBERS: Final = {
     "requests_per_s": "Requests a second",
     "time_to_first_token_ms": "Time to first token at most, ms",
     "time_per_output_token_ms": "Time per output token at most, ms",
+    "end_to_end_ms": "Time to last token at most, ms",
+    "limit_percentile": "Share of requests that limits hold for",
+    "prefix_share": "Share of a prompt in the cache already",
     "memory_fraction": "Memory that the engine takes",
     "max_gpus": "GPUs to use at most",
     "max_power_watts": "Power at most, W",
 }
+_UNSAID: Final = {"prefix_share": 0.0}
+"""Values of documents that an empty field means."""
 _WORDS: Final = {
     "weights": "Weights",
     "attention_weights": "Attention weights",
@@ -89,7 +94,7 @@ def filled_serving(values: Typed, workload: Mapping[str, Any]) -> Typed:
     """The form with the fields of a workload document in place."""
     found = dict(values)
     for name in (*_NUMBERS, *_WORDS):
-        if workload.get(name) is not None:
+        if workload.get(name) not in (None, _UNSAID.get(name)):
             found[name] = f"{workload[name]:g}" if isinstance(workload[name], float) else str(workload[name])
     for name, value in (workload.get("speculation") or {}).items():
         found[name] = f"{value:g}"

@@ -12,7 +12,7 @@ import numpy as np
 
 from cluster_models.serving.figures import StepShares
 from cluster_models.serving.goal import ServingGoal
-from cluster_models.serving.plan import LossReason, ServingAlternative
+from cluster_models.serving.plan import LIMIT_LOSSES, LossReason, ServingAlternative
 from cluster_models.serving.replicas import ReplicaGroup
 from cluster_models.serving.workload import Pool, ServingConfiguration
 from solver.candidates import IntArray
@@ -223,13 +223,11 @@ def _missing(model: int, prices: Priced, zones: Sequence[Zone]) -> Iterator[Serv
     starts = np.searchsorted(points.group, np.flatnonzero(prices.top < 0))
     if not len(starts):
         return
-    limits = (workload.time_to_first_token_s or math.inf, workload.time_per_output_token_s or math.inf)
-    over_first = points.first_token_s[starts] / limits[0]
-    over_token = points.token_s[starts] / limits[1]
-    best = int(np.maximum(over_first, over_token).argmin())
+    over = points.excess(workload.limits_s)[starts]
+    best = int(over.max(axis=1).argmin())
     row = int(starts[best])
     group = prices.groups[points.group[row]]
-    is_first = over_first[best] >= over_token[best]
+    worst = int(over[best].argmax())
     yield ServingAlternative(
         model=model,
         gpu_kind=zones[group.zone].gpu.name,
@@ -239,6 +237,6 @@ def _missing(model: int, prices: Priced, zones: Sequence[Zone]) -> Iterator[Serv
         output_tokens_per_s=None,
         objective=None,
         worse_by=None,
-        reason=LossReason.FIRST_TOKEN_LIMIT if is_first else LossReason.TOKEN_LIMIT,
-        reason_value=float(points.first_token_s[row] if is_first else points.token_s[row]),
+        reason=LIMIT_LOSSES[worst],
+        reason_value=float(points.limited_s[row, worst]),
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from cluster_models.serving.figures import Interval
+from cluster_models.serving.figures import Interval, LimitedLatencies
 from cluster_models.serving.goal import ServedModel
 from cluster_models.serving.plan import ModelFigures
 from cluster_models.serving.replicas import CacheTransfer, GpuPlace, Phase, Replica, ReplicaGroup, ReplicaMemory
@@ -45,6 +45,7 @@ def replica_groups(
                 first_token_s=_raised(prediction.first_token_s, float(settled.at.first_token_s[row])),
                 token_s=prediction.token_s,
                 output_tokens_per_s=prediction.output_tokens_per_s,
+                limited_s=LimitedLatencies(*settled.at.limited_s[row].tolist()),
                 transfer=_transfer(case, placed),
             )
         )
@@ -80,6 +81,9 @@ def model_figures(model: int, groups: Sequence[ReplicaGroup], *, is_measured: bo
         first_token_s=_joined(groups, lambda each: each.first_token_s, lambda each: each.share),
         token_s=_joined(groups, lambda each: each.token_s, lambda each: each.share),
         output_tokens_per_s=_joined(groups, lambda each: each.output_tokens_per_s, lambda _: 1.0),
+        limited_s=LimitedLatencies(
+            *(max(column) for column in zip(*(each.limited_s.values_s for each in groups), strict=True))
+        ),
         measured_engine=is_measured,
     )
 

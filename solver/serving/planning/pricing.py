@@ -16,6 +16,7 @@ from cluster_models.serving.workload import Pool, ServingConfiguration
 from solver.candidates import BoolArray, IntArray
 from solver.serving.cases import Arrays, ServingCase, arrays_of, steady_of
 from solver.serving.loads import FloatArray
+from solver.serving.percentiles import limited_latencies
 from solver.serving.planning.groups import Group
 from solver.serving.planning.shapes import Shape
 from solver.serving.planning.zones import Zone
@@ -54,14 +55,22 @@ class WorkerTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Points:
-    """Groups (P,) at loads: requests in flight, rates and latencies, and whether the limits are met."""
+    """Groups (P,) at loads: requests in flight, rates, mean latencies, and whether the limits are met.
+
+    ``limited_s`` (P, 3) are the latencies that limits hold for, in the order of ``ServingWorkload.limits_s``.
+    """
 
     group: IntArray
     concurrency: FloatArray
     requests_per_s: FloatArray
     first_token_s: FloatArray
     token_s: FloatArray
+    limited_s: FloatArray
     meets: BoolArray
+
+    def excess(self, limits_s: tuple[float, float, float]) -> FloatArray:
+        """Factors (P, 3) by which limits are missed; below 1 where they are met."""
+        return np.asarray(self.limited_s / limits_s)
 
 
 def take(value: Value, rows: IntArray) -> Value:
@@ -174,10 +183,11 @@ def closed_at(served: ServedModel, cases: tuple[Arrays, Rates], group: IntArray,
         return steady_of(replace(arrays, traffic=traffic), rates)
 
     points = _points(served, cases, group, concurrency, state)
-    first = np.maximum(points.first_token_s, waiting_s(served, concurrency, points.requests_per_s, points.token_s))
-    limit = served.workload.time_to_first_token_s
-    meets = points.meets & (first <= (np.inf if limit is None else limit))
-    return replace(points, concurrency=concurrency, first_token_s=first, meets=meets)
+    late = waiting_s(served, concurrency, points.requests_per_s, points.token_s) - points.first_token_s
+    late = np.maximum(late, 0.0)
+    limited = points.limited_s + np.stack([late, np.zeros_like(late), late], axis=1)
+    found = replace(points, concurrency=concurrency, first_token_s=points.first_token_s + late, limited_s=limited)
+    return replace(found, meets=points.meets & (found.excess(served.workload.limits_s) <= 1.0).all(axis=1))
 
 
 def waiting_s(
@@ -208,17 +218,14 @@ def _points(
     parts = []
     for start in range(0, len(group), BLOCK):
         block = slice(start, start + BLOCK)
-        steady = state(*take_cases(cases, group[block]), loads[block])
-        parts.append((steady.first_token_s, steady.token_s, steady.requests_per_s, steady.queue_s))
-    first, token, rate, queue = (np.concatenate(each) for each in zip(*parts, strict=True))
+        arrays, rates = take_cases(cases, group[block])
+        steady = state(arrays, rates, loads[block])
+        limited = limited_latencies(steady, arrays.traffic.output_tokens, served.workload.limit_percentile)
+        parts.append((steady.first_token_s, steady.token_s, limited, steady.requests_per_s, steady.queue_s))
+    first, token, limited, rate, queue = (np.concatenate(each) for each in zip(*parts, strict=True))
     outputs = served.workload.output_tokens - 1
-    meets = np.isfinite(queue)
-    for limit, value in (
-        (served.workload.time_to_first_token_s, first),
-        (served.workload.time_per_output_token_s, token),
-    ):
-        meets &= value <= (np.inf if limit is None else limit)
-    return Points(group, rate * (first + outputs * token), rate, first, token, meets)
+    found = Points(group, rate * (first + outputs * token), rate, first, token, limited, np.isfinite(queue))
+    return replace(found, meets=found.meets & (found.excess(served.workload.limits_s) <= 1.0).all(axis=1))
 
 
 def highest(points: Points, groups: int) -> IntArray:

@@ -12,6 +12,7 @@ import numpy as np
 from cluster_models.cluster.catalogue import gpu_kinds
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidWorkload
+from cluster_models.serving.figures import LimitedLatencies
 from cluster_models.serving.goal import ServedModel, ServingGoal, ServingMode, ServingObjective
 from cluster_models.serving.refusal import NearestServing, NoServingPlan, NoServingReason, Remedy, RemedyKind
 from cluster_models.serving.workload import WeightFormat
@@ -24,6 +25,7 @@ from solver.serving.planning.search import Found, search
 from solver.serving.planning.zones import Zone, zones_of
 from solver.serving.problem import ServingProblem
 
+_TOGETHER: Final = NoServingReason.LIMITS_TOGETHER
 MOST_KINDS: Final = 4
 """GPU kinds, the next faster ones, that are tried in place of those of the cluster."""
 
@@ -85,24 +87,14 @@ def _for_load(problem: ServingProblem, site: Site, found: Found, provenance: Pro
 
 def _tightest(prices: Priced) -> NoServingReason:
     """Which limit no group meets at any load, or both together."""
-    workload, points = prices.served.workload, prices.points
-    first, token = workload.time_to_first_token_s, workload.time_per_output_token_s
-    if first is not None and points.first_token_s.min() > first:
-        return NoServingReason.FIRST_TOKEN_LIMIT
-    if token is not None and points.token_s.min() > token:
-        return NoServingReason.TOKEN_LIMIT
-    return NoServingReason.LIMITS_TOGETHER
+    over = prices.points.excess(prices.served.workload.limits_s).min(axis=0)
+    reasons = (NoServingReason.FIRST_TOKEN_LIMIT, NoServingReason.TOKEN_LIMIT, NoServingReason.ANSWER_LIMIT)
+    return next((reason for reason, least in zip(reasons, over, strict=True) if least > 1), _TOGETHER)
 
 
 def _excess(prices: Priced) -> FloatArray:
     """By what factor points (P,) miss the limit that they miss most."""
-    workload, points = prices.served.workload, prices.points
-    return np.asarray(
-        np.maximum(
-            points.first_token_s / (workload.time_to_first_token_s or math.inf),
-            points.token_s / (workload.time_per_output_token_s or math.inf),
-        )
-    )
+    return np.asarray(prices.points.excess(prices.served.workload.limits_s).max(axis=1))
 
 
 def _nearest(prices: Priced, zones: Sequence[Zone]) -> NearestServing:
@@ -114,19 +106,18 @@ def _nearest(prices: Priced, zones: Sequence[Zone]) -> NearestServing:
         first_token_s=float(points.first_token_s[row]),
         token_s=float(points.token_s[row]),
         requests_per_s=float(points.requests_per_s[row]),
+        limited_s=LimitedLatencies(*points.limited_s[row].tolist()),
     )
 
 
 def _raised_limits(prices: Priced) -> Iterator[Remedy]:
-    """The lowest value of each limit that can be met beside the other as it stands."""
-    workload, points = prices.served.workload, prices.points
-    first, token = workload.time_to_first_token_s, workload.time_per_output_token_s
-    for kind, values, other in (
-        (RemedyKind.FIRST_TOKEN_LIMIT, points.first_token_s, points.token_s <= (token or math.inf)),
-        (RemedyKind.TOKEN_LIMIT, points.token_s, points.first_token_s <= (first or math.inf)),
-    ):
-        given = first if kind is RemedyKind.FIRST_TOKEN_LIMIT else token
-        if given is not None and other.any() and (lowest := float(values[other].min())) > given:
+    """The lowest value of each limit that can be met beside the others as they stand."""
+    limits, values = prices.served.workload.limits_s, prices.points.limited_s
+    misses = prices.points.excess(limits) > 1
+    kinds = (RemedyKind.FIRST_TOKEN_LIMIT, RemedyKind.TOKEN_LIMIT, RemedyKind.ANSWER_LIMIT)
+    for column, (kind, limit) in enumerate(zip(kinds, limits, strict=True)):
+        others_met = ~np.delete(misses, column, axis=1).any(axis=1)
+        if others_met.any() and (lowest := float(values[others_met, column].min())) > limit:
             yield Remedy(kind, lowest)
 
 

@@ -13,9 +13,10 @@ from typing import Final
 
 import numpy as np
 
-from solver.candidates import IntArray
+from solver.candidates import BoolArray, IntArray
 from solver.serving.cases import steady_of
 from solver.serving.loads import FloatArray
+from solver.serving.percentiles import limited_latencies
 from solver.serving.planning.groups import Group
 from solver.serving.planning.islands import Site
 from solver.serving.planning.pricing import HALVINGS, WorkerTable
@@ -75,27 +76,32 @@ def _is_priced_with(slot: int, shape: Shape) -> bool:
 def _prompts_per_s(table: WorkerTable) -> FloatArray:
     """Prompts a second (W,) of a worker that prefills only; 0 where one takes longer than the limit."""
     alone, busy = (_steady(table, np.array(load), prefill=1.0, decode=MANY) for load in (1.0, MANY))
-    limit = table.served.workload.time_to_first_token_s
-    meets = table.fits & (alone.first_token_s <= (math.inf if limit is None else limit))
+    meets = table.fits & (_limited_s(table, alone)[:, 0] <= table.served.workload.limits_s[0])
     return np.asarray(np.where(meets, busy.requests_per_s, 0.0))
 
 
 def _answers_per_s(table: WorkerTable, share: float) -> FloatArray:
     """Answers a second (W,) of a worker that decodes only, at ``share`` of the most requests within the limit."""
-    limit = table.served.workload.time_per_output_token_s or math.inf
 
     def at(load: FloatArray) -> Steady:
         return _steady(table, load, prefill=MANY, decode=1.0)
 
+    def meets_at(load: FloatArray) -> BoolArray:
+        return np.asarray(_limited_s(table, at(load))[:, 1] <= table.served.workload.limits_s[1])
+
     most = table.arrays.traffic.most_sequences
     low, high = np.ones_like(most), most
-    meets = table.fits & (at(low).token_s <= limit)
-    low = np.where(at(high).token_s <= limit, high, low)
+    meets = table.fits & meets_at(low)
+    low = np.where(meets_at(high), high, low)
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
-        allowed = at(middle).token_s <= limit
+        allowed = meets_at(middle)
         low, high = np.where(allowed, middle, low), np.where(allowed, high, middle)
     return np.asarray(np.where(meets, at(np.maximum(1.0, share * low)).requests_per_s, 0.0))
+
+
+def _limited_s(table: WorkerTable, steady: Steady) -> FloatArray:
+    return limited_latencies(steady, table.arrays.traffic.output_tokens, table.served.workload.limit_percentile)
 
 
 def _steady(table: WorkerTable, load: FloatArray, *, prefill: float, decode: float) -> Steady:

@@ -172,6 +172,31 @@ def test_a_limit_that_nothing_meets_names_the_nearest_that_is_met() -> None:
     sound_plan(problem(nodes(1), raised))
 
 
+def test_limits_on_percentiles_cost_load() -> None:
+    """What 99 in 100 requests must meet allows less than what the mean must; the plan says what they see."""
+    load = CHAT | {"concurrency": None, "requests_per_s": 4.0}
+    mean, tail = (
+        sound_plan(problem(nodes(1), served(**load, limit_percentile=share), objective="goodput"))
+        for share in (None, 0.99)
+    )
+    limits = mean.models[0].workload.limits_s
+    assert tail.figures[0].most_requests_per_s < mean.figures[0].most_requests_per_s
+    assert all(value <= limit for value, limit in zip(tail.figures[0].limited_s.values_s, limits, strict=True))
+    assert tail.figures[0].limited_s.first_token_s > tail.figures[0].first_token_s.value
+
+
+def test_a_limit_on_the_last_token_binds_and_is_named() -> None:
+    """Seven tenths of what the answer takes without it: faster workers; half a second: refused."""
+    free = sound_plan(problem(nodes(1), served(concurrency=8.0), objective="gpus"))
+    answer = free.figures[0].limited_s.answer_s
+    bound = sound_plan(problem(nodes(1), served(concurrency=8.0, end_to_end_s=0.7 * answer), objective="gpus"))
+    assert bound.figures[0].limited_s.answer_s <= 0.7 * answer
+    refused = plan_serving(problem(nodes(1), served(concurrency=8.0, end_to_end_s=0.5)), OPTIONS)
+    assert isinstance(refused, NoServingPlan)
+    assert refused.reason is NoServingReason.ANSWER_LIMIT
+    assert RemedyKind.ANSWER_LIMIT in {each.kind for each in refused.remedies}
+
+
 def test_a_load_beyond_the_cluster_names_what_it_keeps_up_with() -> None:
     """At nine tenths of it, a plan exists."""
     refused = plan_serving(problem(nodes(1), served(**CHAT, concurrency=9000.0), objective="gpus"), OPTIONS)
