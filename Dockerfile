@@ -10,9 +10,9 @@ COPY readers readers
 COPY solver solver
 COPY app app
 COPY migrations migrations
+COPY examples examples
 RUN /opt/meshwright/bin/pip install --no-deps .
 # Compile the solver's inner loops for containers to start from.
-COPY examples examples
 RUN cd examples \
  && NUMBA_CACHE_DIR=/compiled PYTHONDONTWRITEBYTECODE=1 /opt/meshwright/bin/meshwright plan \
       --cluster clusters/two-nodes.yaml --model llama-3-8b --workload workloads/llama-3-8b-small.yaml \
@@ -34,7 +34,6 @@ RUN groupadd --gid 10001 meshwright \
  && install --directory --owner=10001 --group=10001 /data
 COPY --from=build /opt/meshwright /opt/meshwright
 COPY --from=build --chown=10001:10001 /compiled /data/compiled
-COPY examples /usr/share/meshwright/examples
 # Compiled code is in the data folder, which a new volume starts with: the rest of the file system may be read-only, and
 # another kind of processor compiles anew.
 ENV PATH=/opt/meshwright/bin:$PATH \

@@ -119,11 +119,11 @@ lock: ## write requirements.lock and requirements-dev.lock anew (with Python 3.1
 	.venv-lock/bin/python -m pip install --quiet --upgrade pip
 	.venv-lock/bin/python -m pip install --quiet .
 	{ echo "# Everything needed at run time, exactly; made by 'make lock', valid on CPython 3.11 to 3.13."; \
-	  .venv-lock/bin/python -m pip freeze --exclude meshwright; } > requirements.lock
+	  .venv-lock/bin/python -m pip freeze --exclude meshwright --exclude setuptools; } > requirements.lock
 	.venv-lock/bin/python -m pip install --quiet --group dev
 	{ echo "# What tests and checks need on top of requirements.lock; made by 'make lock'."; \
 	  echo "-r requirements.lock"; \
-	  .venv-lock/bin/python -m pip freeze --exclude meshwright | grep -vxFf requirements.lock; } > requirements-dev.lock
+	  .venv-lock/bin/python -m pip freeze --all --exclude meshwright --exclude pip | grep -vxFf requirements.lock; } > requirements-dev.lock
 	rm -rf .venv-lock
 
 clean: ## remove what was built, downloaded and cached, the virtual environment included

@@ -109,6 +109,49 @@ def test_the_wheel_carries_every_data_file() -> None:
     assert missing == []
 
 
+def test_the_wheel_carries_every_example() -> None:
+    """Every file of the examples lies in a folder that the wheel takes along."""
+    taken = {pattern for patterns in PROJECT["tool"]["setuptools"]["data-files"].values() for pattern in patterns}
+    files = [path for path in (ROOT / "examples").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    left = {str(path.relative_to(ROOT)) for path in files if f"{path.parent.relative_to(ROOT)}/*" not in taken}
+    assert files
+    assert left == set()
+
+
+@pytest.mark.slow
+def test_the_archives_install_and_run_outside_of_the_checkout(tmp_path: Path) -> None:
+    """A wheel made from the source archive migrates a database, serves pages and carries the examples."""
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path / "dist"), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True)
+    home = tmp_path / "home"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+    site = next((home / "lib").glob("python*/site-packages"))
+    (site / "shared.pth").write_text("\n".join(path for path in sys.path if "site-packages" in path))
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    install = ["-m", "pip", "--python", str(home), "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run([sys.executable, *install], check=True, capture_output=True)
+
+    def meshwright(*arguments: str) -> str:
+        command = [str(home / "bin" / "meshwright"), *arguments]
+        environment = _outside_of_make() | {"MESHWRIGHT_DATA_DIR": str(tmp_path / "data")}
+        environment.pop("PYTHONPATH", None)
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+        ).stdout
+
+    assert meshwright("--version").split()[-1] == PROJECT["project"]["version"]
+    assert "A first plan" in meshwright("examples", "mine")
+    assert "stored as version 1" in meshwright("cluster", "import", "mine/clusters/two-nodes.yaml")
+    listed = {path.relative_to(tmp_path / "mine") for path in (tmp_path / "mine").rglob("*") if path.is_file()}
+    assert Path("workloads/llama-3-8b-small.yaml") in listed
+    code = "import app, cluster_models; from app.web.examples import cluster_examples; print(app.__file__, len(cluster_examples()))"
+    where, count = subprocess.run(
+        [str(home / "bin" / "python"), "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert where.startswith(str(home))
+    assert int(count) >= 5
+
+
 def test_every_folder_with_code_is_a_package() -> None:
     """Each folder of modules has an ``__init__.py``, so that tools and wheels see the same packages."""
     folders = {path.parent for package in PACKAGES[:3] for path in (ROOT / package).rglob("*.py")}

@@ -34,7 +34,6 @@ app = typer.Typer(
     name="meshwright",
     help="Plans how a large language model is spread over a GPU cluster as it was measured, with a proof.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(cluster_app, name="cluster")

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from app.documents.reading import parse_text
+from app.example_files import documents_of
 from app.web.planning.form import Typed
-
-_FOLDERS: Final = (Path(__file__).parents[2] / "examples", Path("/usr/share/meshwright/examples"))
-"""Beside the packages in a checkout; where the container image puts them."""
-_ENDINGS: Final = (".yaml", ".yml", ".json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +25,7 @@ class Example:
 
 def cluster_examples() -> tuple[Example, ...]:
     """Every shipped cluster."""
-    return tuple(Example(path.stem, path.stem, path) for path in _files("clusters"))
+    return tuple(Example(path.stem, path.stem, path) for path in documents_of("clusters"))
 
 
 def plan_examples(models: Iterable[str]) -> tuple[Example, ...]:
@@ -40,10 +36,10 @@ def plan_examples(models: Iterable[str]) -> tuple[Example, ...]:
 def _of_models(models: Iterable[str], prefix: str) -> Iterator[Example]:
     """Workloads whose file name is ``prefix`` and a model's, on every shipped cluster."""
     known = sorted(models, key=len, reverse=True)
-    for workload in _files("workloads"):
+    for workload in documents_of("workloads"):
         model = next((name for name in known if workload.stem.startswith(f"{prefix}{name}")), None)
         if model is not None:
-            for cluster in _files("clusters"):
+            for cluster in documents_of("clusters"):
                 title = f"{workload.stem} on {cluster.stem}"
                 yield Example(f"{workload.stem}@{cluster.stem}", title, cluster, workload, model)
 
@@ -62,11 +58,3 @@ def with_example(
             values = fill(values, parse_text(example.workload.read_text("utf-8"), what="workload"))
             values |= {"cluster_text": example.cluster.read_text("utf-8"), "model": example.model}
     return values
-
-
-@cache
-def _files(kind: str) -> tuple[Path, ...]:
-    folder = next((folder / kind for folder in _FOLDERS if (folder / kind).is_dir()), None)
-    if folder is None:
-        return ()
-    return tuple(sorted(path for path in folder.iterdir() if path.suffix in _ENDINGS))

@@ -1,4 +1,4 @@
-"""Commands that run the service and keep its databases."""
+"""Commands that run the service, keep its databases and hand out the examples."""
 
 from __future__ import annotations
 
@@ -56,7 +56,15 @@ def restore(folder: BackupFolder) -> None:
     run_restore(folder)
 
 
+@reported
+def examples(folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder to write them to.")]) -> None:
+    """Write the shipped examples of clusters, models and workloads into a folder."""
+    from app.cli.example_copies import run_examples  # noqa: PLC0415 - ``--help`` is quick
+
+    run_examples(folder)
+
+
 def add_commands(program: typer.Typer) -> None:
-    """Put the commands that run the service into the program."""
-    for command in (serve, worker, migrate, backup, restore):
+    """Put these commands into the program."""
+    for command in (serve, worker, migrate, backup, restore, examples):
         program.command()(command)
