@@ -376,7 +376,7 @@ def test_a_shipped_example_becomes_a_proven_plan_in_a_few_clicks(chromium: Brows
         page = context.new_page()
         page.set_default_timeout(PATIENCE_MS)
         page.goto(f"{address}/plans/new")
-        page.get_by_role("link", name="llama-3-8b-small on two-nodes").click()
+        page.get_by_role("link", name="Llama 3 8B on two nodes").click()
         page.get_by_role("button", name="Make the plan").click()
         page.get_by_role("heading", name="How good is this plan?").wait_for()
         assert page.get_by_text("Why it lost").is_visible()

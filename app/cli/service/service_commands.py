@@ -10,6 +10,7 @@ import typer
 from app.cli.common_options import DatabaseUrl
 from app.cli.endings import reported
 
+ExamplesFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder to write them to.")]
 BackupFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the copies.")]
 
 
@@ -57,9 +58,11 @@ def restore(folder: BackupFolder) -> None:
 
 
 @reported
-def examples(folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder to write them to.")]) -> None:
+def examples(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder to write them to.")],
+) -> None:
     """Write the shipped examples of clusters, models and workloads into a folder."""
-    from app.cli.example_copies import run_examples  # noqa: PLC0415 - ``--help`` is quick
+    from app.cli.service.example_copies import run_examples  # noqa: PLC0415 - ``--help`` is quick
 
     run_examples(folder)
 

@@ -12,6 +12,7 @@ from starlette.datastructures import FormData
 
 from app.db.engine import transaction
 from app.documents.reading import problems_of
+from app.example_files import example_clusters
 from app.presentation.figures import plural
 from app.resources import service_of
 from app.services.clusters import aliases, clusters
@@ -20,7 +21,6 @@ from app.web.clusters.cluster import cluster_page
 from app.web.clusters.cluster_now import cluster_now
 from app.web.clusters.fabric import fabric_of
 from app.web.error_pages import PageRoute
-from app.web.examples import cluster_examples
 from app.web.listing import cluster_line
 from app.web.origin import sent_form
 from app.web.planning.asked import cluster_document
@@ -50,7 +50,7 @@ def cluster_list(request: Request, cursor: str | None = None) -> Response:
 @router.get("/clusters/new")
 def new_cluster(request: Request, example: str = "") -> Response:
     """The empty form, or one filled with an example."""
-    text = next((known.cluster.read_text("utf-8") for known in cluster_examples() if known.name == example), "")
+    text = next((path.read_text("utf-8") for path in example_clusters() if path.stem == example), "")
     return _form(request, {**_BLANK, "cluster_text": text}, ())
 
 
@@ -94,5 +94,5 @@ def _form(request: Request, values: Typed, found: tuple[FormProblem, ...]) -> Re
         status=422 if found else 200,
         values=values,
         found=found,
-        examples=cluster_examples(),
+        examples=[path.stem for path in example_clusters()],
     )

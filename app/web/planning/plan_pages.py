@@ -104,7 +104,7 @@ def new_plan(
             values |= asked_routing(session, statistics)
         if again:
             values = _asked_before(session, values, again)
-        values = with_example(values, plan_examples(catalogue_models()), example, filled)
+        values = with_example(values, example, filled, serving=False)
         return _form(request, session, values, ())
 
 
@@ -229,7 +229,7 @@ def _form(request: Request, session: Session, values: Typed, found: tuple[FormPr
             },
         ),
         shipped=shipped_frameworks(),
-        examples=plan_examples(catalogue_models()),
+        examples=plan_examples(serving=False),
         degrees_open=degrees_in_use(values, found),
         placement_open=placement_in_use(values, found),
         settings_open=settings_in_use(values, found),

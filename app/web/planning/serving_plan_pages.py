@@ -26,7 +26,7 @@ from app.services.planning import models, plans, serving_plans
 from app.services.planning.plans import PlanRecord
 from app.web.clusters.cluster import leaves
 from app.web.error_pages import PageRoute
-from app.web.examples import serving_examples, with_example
+from app.web.examples import plan_examples, with_example
 from app.web.listing import plan_line
 from app.web.origin import sent_form
 from app.web.planning.choices import pasted_or
@@ -60,7 +60,7 @@ def new_serving_plan(request: Request, example: str = "", cluster: str = "", aga
     with service.read_sessions() as session:
         if again:
             values = _asked_before(session, values, again)
-        values = with_example(values, serving_examples(catalogue_models()), example, filled_serving)
+        values = with_example(values, example, filled_serving, serving=True)
         return _form(request, session, values, ())
 
 
@@ -142,7 +142,7 @@ def _form(request: Request, session: Session, values: Typed, found: tuple[FormPr
             "cluster": pasted_or(record.name for record in stored.items),
             "model": pasted_or([*(record.name for record in own.items), *catalogue_models()]),
         },
-        examples=serving_examples(catalogue_models()),
+        examples=plan_examples(serving=True),
     )
 
 

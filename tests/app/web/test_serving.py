@@ -190,13 +190,11 @@ def test_further_models_come_as_a_list() -> None:
     assert "others[0].workload.input_tokens" in shown.text
 
 
-@pytest.mark.parametrize("model", ["llama-3.1-70b", "deepseek-v3"])
-def test_examples_fill_the_form(client: TestClient, model: str) -> None:
-    """Each shipped workload of serving, on each shipped cluster."""
-    listed = client.get("/plans/new/serving").text
-    names = [part.partition('"')[0] for part in listed.split("?example=")[1:] if f"serving-{model}" in part[:60]]
-    assert names
-    shown = client.get(f"/plans/new/serving?example={names[0]}").text
+@pytest.mark.parametrize(("story", "model"), [("chat", "llama-3.1-70b"), ("long-prompts", "deepseek-v3")])
+def test_examples_fill_the_form(client: TestClient, story: str, model: str) -> None:
+    """Each shipped story of serving."""
+    assert f"?example={story}" in client.get("/plans/new/serving").text
+    shown = client.get(f"/plans/new/serving?example={story}").text
     assert f'<option value="{model}" selected>' in shown
 
 
