@@ -43,12 +43,30 @@ def worlds(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> list[World]:
     for index, fabric in enumerate(fabrics):
         if not fabric.is_mixed:
             gpus = np.array(worlds_on(problem, fabric), dtype=np.int64)
-            floors = floors_s(problem, fabric, gpus) * _weight(problem.workload.objective, fabric, gpus)
+            floors = floors_s(problem, fabric.gpu, gpus, fabric.gpus_per_node)
+            floors *= _weight(problem.workload.objective, fabric.gpu, gpus)
             found += [World(floor, index, size) for floor, size in zip(floors.tolist(), gpus.tolist(), strict=True)]
     return sorted(found)
 
 
-def _weight(objective: Objective, fabric: Fabric, gpus: IntArray) -> FloatArray:
+def mixed_floor(problem: PlanningProblem, fabric: Fabric) -> float:
+    """An objective that no candidate on a fabric with GPUs of several kinds beats.
+
+    All GPUs together do no more work a second than each kind alone, added up; and no GPU does more for what it
+    counts than one of the best kind.
+    """
+    objective, node = problem.workload.objective, fabric.gpus_per_node
+    counts = np.bincount(fabric.kind, minlength=len(fabric.kinds)) * fabric.gpus_per_unit
+    if objective is not Objective.STEP_TIME:
+        counts = np.ones_like(counts)
+    floors = [
+        float((floors_s(problem, gpu, count, node) * _weight(objective, gpu, count))[0])
+        for gpu, count in zip(fabric.kinds, counts[:, None], strict=True)
+    ]
+    return 1 / sum(1 / floor for floor in floors) if objective is Objective.STEP_TIME else min(floors)
+
+
+def _weight(objective: Objective, gpu: GpuKind, gpus: IntArray) -> FloatArray:
     """(n,) what a second of a step on ``gpus`` (n,) counts in the objective."""
     match objective:
         case Objective.STEP_TIME:
@@ -56,25 +74,25 @@ def _weight(objective: Objective, fabric: Fabric, gpus: IntArray) -> FloatArray:
         case Objective.GPU_TIME:
             return gpus.astype(np.float64)
         case Objective.COST:
-            return np.asarray(gpus * (fabric.gpu.price_usd_per_hour or np.nan) / HOUR)
+            return np.asarray(gpus * (gpu.price_usd_per_hour or np.nan) / HOUR)
 
 
-def floors_s(problem: PlanningProblem, fabric: Fabric, gpus: IntArray) -> FloatArray:
+def floors_s(problem: PlanningProblem, gpu: GpuKind, gpus: IntArray, gpus_per_node: int) -> FloatArray:
     """(n,) seconds that no step on ``gpus`` (n,) takes less than: the layers' matrix products at full rate.
 
     Each runs three times, once forward and twice backward.  Head, attention scores, transfers and everything bound
     by memory come on top.
     """
     architecture, workload = problem.architecture, problem.workload
-    calibration = calibration_of(fabric.gpu, workload.framework, problem.fitted)
+    calibration = calibration_of(gpu, workload.framework, problem.fitted)
     per_token = 0.0
     for kind, layers in Counter(architecture.layer_pattern).items():
         part = layer_forward_flops(architecture, workload.sequence_length, kind)
         routed = part.routed_experts * min(1.0, calibration.expert_imbalance)
         per_token += layers * (part.attention_projections + part.dense_mlp + part.shared_experts + routed)
-    rate = processor(fabric.gpu, workload.precision, calibration).matmul_flops * max(1.0, calibration.grouped_share)
+    rate = processor(gpu, workload.precision, calibration).matmul_flops * max(1.0, calibration.grouped_share)
     flops = (1 + BACKWARD_TO_FORWARD) * per_token * workload.sequence_length * workload.global_batch
-    return np.asarray(straggling(gpus / fabric.gpus_per_node, calibration) * flops / (rate * gpus))
+    return np.asarray(straggling(gpus / gpus_per_node, calibration) * flops / (rate * gpus))
 
 
 def family_sizes(problem: PlanningProblem, families: CandidateBatch) -> IntArray:
@@ -124,7 +142,7 @@ def family_floors(problem: PlanningProblem, fabric: Fabric, families: CandidateB
             costs = costs_of(problem, fabric, short, layers, kinds)
             work_s = (costs.forward_s + costs.backward_s).sum(axis=1) / batch.pipeline
             gpus = batch.tensor * batch.context * batch.data * batch.pipeline
-            weight = _weight(problem.workload.objective, fabric, gpus)
+            weight = _weight(problem.workload.objective, fabric.gpu, gpus)
             floors[own] = work_s * micro_batches_of(batch, problem.workload) * weight
     return floors
 

@@ -23,7 +23,7 @@ import numpy as np
 from cluster_models.cluster.gpus import GpuKind
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.degrees.enumeration import Enumeration, joined_batches, worlds_of
-from solver.degrees.floors import World, family_floors, family_sizes, other_members, too_large, worlds
+from solver.degrees.floors import World, family_floors, family_sizes, mixed_floor, other_members, too_large, worlds
 from solver.degrees.layout import chunk_layers
 from solver.degrees.priced import (
     LeftOut,
@@ -138,10 +138,6 @@ def price_promising(
     is then not priced yet is left, once something fits.
     """
     pricing = _Pricing(problem, fabrics, limit_of, is_time_up)
-    for index, fabric in enumerate(fabrics):
-        if fabric.is_mixed:
-            for prices in mixed_prices(problem, fabric, index):
-                pricing.add(prices)
     waiting: list[list[Families]] = [[] for _ in fabrics]
     for world in worlds(problem, fabrics):
         if pricing.must_stop:
@@ -154,6 +150,9 @@ def price_promising(
             own.clear()
     for own in waiting:
         _price_block(pricing, own)
+    for index, fabric in enumerate(fabrics):
+        if fabric.is_mixed:
+            _price_mixed(pricing, index, fabric)
     return pricing.result()
 
 
@@ -174,6 +173,18 @@ class Families:
 def _families_of(problem: PlanningProblem, fabrics: Sequence[Fabric], world: World) -> Families:
     batch = enumeration_of(problem, fabrics[world.fabric], families=True).on(world.gpus)
     return Families(world, batch, family_sizes(problem, batch))
+
+
+def _price_mixed(pricing: _Pricing, index: int, fabric: Fabric) -> None:
+    """Price the ways to mix all kinds of a fabric, until time is up."""
+    floor = mixed_floor(pricing.problem, fabric)
+    if floor >= pricing.limit:
+        return
+    for prices in mixed_prices(pricing.problem, fabric, index):
+        if pricing.must_stop:
+            pricing.leave_world(floor)
+            return
+        pricing.add(prices)
 
 
 def price_fitting(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> PricedCandidates:

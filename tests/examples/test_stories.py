@@ -10,6 +10,9 @@ from typer.testing import CliRunner
 from app.cli.commands import app
 from app.example_files import Story, examples_folder, stories
 
+SECONDS = 10
+"""Enough for a first plan on a busy machine; most end before, 5 % from the bound."""
+
 
 def test_every_shipped_cluster_and_workload_has_a_story() -> None:
     """No file of either folder is left over, and names are unique."""
@@ -22,9 +25,9 @@ def test_every_shipped_cluster_and_workload_has_a_story() -> None:
 
 @pytest.mark.parametrize("story", stories(), ids=lambda story: story.name)
 def test_a_story_ends_with_a_plan(story: Story) -> None:
-    """Two seconds of search are enough for a plan that fits and has a bound."""
+    """A few seconds of search are enough for a plan that fits and has a bound."""
     files = ["--cluster", str(story.cluster), "--model", story.model, "--workload", str(story.workload)]
-    done = CliRunner().invoke(app, ["plan", *files, "--time-limit", "2", "--json"])
+    done = CliRunner().invoke(app, ["plan", *files, "--time-limit", str(SECONDS), "--gap", "0.05", "--json"])
     assert done.exit_code == 0, done.output
     plan = json.loads(done.stdout)
     certificate = plan["certificate"]

@@ -21,10 +21,12 @@ from cluster_models.errors import InvalidConfiguration
 from cluster_models.model.catalogue import catalogue_models
 from cluster_models.training.placement_rules import PlacementRules, RankGroup, Spread
 from cluster_models.training.plan import Configuration, Degrees, NoPlan, Plan, RankOrder
-from cluster_models.training.workload import Choice, Recompute, Sharding, TrainingWorkload
+from cluster_models.training.workload import Choice, Objective, Recompute, Sharding, TrainingWorkload
 from solver.check import check_plan
 from solver.compiled_layout import lightest_layouts
-from solver.degrees.priced import price_candidates
+from solver.degrees.floors import mixed_floor
+from solver.degrees.priced import mixed_prices, price_candidates
+from solver.degrees.promising import price_promising
 from solver.placement.bounds import placement_bound_s
 from solver.predict import predict
 from solver.problem import PlanningProblem, SearchOptions
@@ -35,7 +37,7 @@ from tests.cluster_models.clusters import host
 from tests.solver.cost_cases import H100
 from tests.solver.naive import best_placement, best_plan
 from tests.solver.naive_mixed import best_mix, mixes_of
-from tests.solver.problems import DENSE, EXACT, planned, problem, row
+from tests.solver.problems import DENSE, EXACT, fabrics_of, planned, problem, row
 from tests.solver.test_same_formula import RATE, WORKLOAD, a_cluster
 
 A100, SMALL_A100 = "A100-SXM4-80GB", "A100-SXM4-40GB"
@@ -318,3 +320,25 @@ def test_no_stage_reaches_two_leaves_that_hold_a_kind_each(*, group: RankGroup, 
     found = plan(asked, SearchOptions(time_limit_s=60, gap=0.5))
     assert isinstance(found, Plan if kept else NoPlan)
     assert isinstance(found, Plan) or "by counting places" in found.reason
+
+
+@pytest.mark.parametrize("objective", list(Objective))
+def test_no_mix_beats_its_floor(objective: Objective) -> None:
+    """What is left when time is up is bounded by a floor below every priced mix."""
+    asked = fast_and_slow(2, 2, objective=objective)
+    for index, fabric in enumerate(mixes_of(asked)):
+        priced = [one for one in mixed_prices(asked, fabric, index) if (one.excess_bytes <= 0).any()]
+        assert priced
+        lowest = min(float((one.bound_s * one.weight).min()) for one in priced)
+        assert 0 < mixed_floor(asked, fabric) <= lowest
+
+
+def test_mixes_are_left_when_time_is_up() -> None:
+    """Once something fits no mix is priced, and the bound holds for those that were not."""
+    asked = fast_and_slow(2, 2)
+    best = planned(asked).certificate.objective
+    left = price_promising(
+        asked, (*fabrics_of(asked), *mixes_of(asked)), limit_of=lambda _: np.inf, is_time_up=lambda: True
+    )
+    assert left.left.worlds > 0
+    assert left.left.bound <= best
