@@ -54,8 +54,14 @@ DISTRIBUTED_OPTIMIZERS: Final = ("nemo", "megatron-bridge", "megatron-core")
 """Generations whose recipes shard the optimizer."""
 FULLY_SHARDED: Final = ("llm-foundry", "torchtitan", "automodel", "maxtext", "kempnerforge")
 """Generations that run on PyTorch FSDP, or shard alike."""
-USUAL_RECOMPUTE: Final = (("torchtitan", Recompute.SELECTIVE), ("maxtext", Recompute.FULL))
-"""What these frameworks recompute by default; MaxText's recipe for 70B keeps only queries, keys and values."""
+USUAL_RECOMPUTE: Final = (
+    ("torchtitan", "", Recompute.SELECTIVE),
+    ("maxtext", "", Recompute.FULL),
+    ("automodel", "gpt-oss-120b", Recompute.NONE),
+    ("automodel", "", Recompute.FULL),
+)
+"""What these frameworks recompute of models whose names start so, by default or in the recipes of their benchmarks:
+MaxText keeps only queries, keys and values of 70B, Automodel says so in ``examples/benchmark/configs``."""
 FULL_WITHOUT_OVERLAP: Final = re.compile(
     r"recompute (?:of the overlap-off runs not printed|(?:and VPP assumed from|as in) the DSV3)"
 )
@@ -240,7 +246,9 @@ def _recompute(row: Row, framework: Framework, assumed: Assumed) -> Recompute:
     if not cell and FULL_WITHOUT_OVERLAP.search(text(row, "notes")):
         return Recompute.FULL
     if not cell:
-        return assumed.take("recomputation", _by_name(USUAL_RECOMPUTE, framework, Recompute.NONE), "not stated")
+        model = text(row, "model_name").casefold()
+        usual = [(start, policy) for start, of, policy in USUAL_RECOMPUTE if model.startswith(of)]
+        return assumed.take("recomputation", _by_name(usual, framework, Recompute.NONE), "not stated")
     if cell.startswith("full"):
         return Recompute.FULL
     return Recompute.SELECTIVE if cell in ("selective", "selective:core_attn") else Recompute.NONE

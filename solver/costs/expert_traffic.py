@@ -17,20 +17,24 @@ from solver.costs.launching import Shelter
 from solver.costs.local_sizes import LocalSizes
 from solver.costs.routed_loads import RoutedLoads
 from solver.costs.seconds import Seconds
-from solver.costs.traffic import LayerTraffic, no_traffic
+from solver.costs.traffic import LayerTraffic, Window, no_traffic
 
 _CONTENTION: Final = 0.2
 """Share of the GPU's multiprocessors that dispatch kernels occupy: 20 to 32 of 132 to 160 (defaults of DeepEP, and
 of HybridEP in Megatron-Bridge's recipes)."""
 _WINDOW_BYTES: Final = 8.0 * 2**17
 """Bytes under way of NCCL's point-to-point transfers between nodes: the 8 slots of its buffer, each with a chunk
-of ``NCCL_P2P_NET_CHUNKSIZE`` (128 KiB unless set), which the GPU's proxy thread stages one after the other.
-
-On EFA this makes 30 GB/s for each GPU.  DeepEP's kernels have no window, but where GPUs cannot drive network cards
-themselves, as on EFA, threads of the host send for them and reach 25 to 42 GB/s (UCCL-EP's README, p6-b200: on 32
-ranks 2.7 copies of each of 4,096 tokens leave the node, in 2.07 ms with 8 bits and 3.72 ms with 16).  On InfiniBand
-the window is wider than cards are fast.
-"""
+of ``NCCL_P2P_NET_CHUNKSIZE`` (128 KiB unless set), which the GPU's proxy thread stages one after the other: 30 GB/s
+for each GPU on EFA, faster than the cards on InfiniBand."""
+_TOKENS_UNDER_WAY: Final = 83.0
+_HOSTS_SEND_S: Final = 25e-6
+"""DeepEP's kernels write tokens straight into network cards, but where GPUs cannot drive these (EFA, sockets: links
+of so long a latency) threads of the host send each copy: 0.42 us of it on EFA, whatever its width, and the host
+launches nothing meanwhile that would hide it (measured: 34 steps of three models on B300 with UCCL or NVSHMEM, 0.25
+to 0.7 us; UCCL-EP's README 0.19 us with 8 and 0.34 us with 16 bits)."""
+_DIRECT_RATE: Final = 1.1
+"""Rate of kernels that drive cards themselves over that of NCCL's collectives, 0.8 of nominal (docs/links.md): 43.5
+to 45.8 of 50 GB/s without the copies that stay in the node (DeepEP's README and docs/legacy.md, InfiniBand NDR)."""
 
 
 def expert_traffic(
@@ -87,14 +91,16 @@ def expert_traffic(
     sheltered = shelter.idle_s + shelter.beside_s
     free = np.maximum(sheltered, inside) if once else np.maximum(sheltered - inside, 0.0)
     left = np.where(spans, free / 2.0, 0.0)
+    rate = _DIRECT_RATE if once else 1.0
+    width = sizes.element_bytes * architecture.hidden / rate
     return LayerTraffic(
         inside=Seconds(exposed, exposed),
-        message_bytes=np.where(spans, token_bytes * leaving, 0.0),
+        message_bytes=np.where(spans, token_bytes * leaving, 0.0) / rate,
         forward_count=np.where(spans, 2.0, 0.0),
         backward_count=np.where(spans, 2.0, 0.0),
         forward_hidden_s=left,
         backward_hidden_s=left,
-        window_bytes=_WINDOW_BYTES,
+        window=Window(_TOKENS_UNDER_WAY * width, _HOSTS_SEND_S, hides=False) if once else Window(_WINDOW_BYTES),
     )
 
 

@@ -86,13 +86,19 @@ class NominalLinks:
 def crossing_s(links: NominalLinks, costs: StepCosts) -> tuple[FloatArray, FloatArray]:
     """Forward and backward seconds (n, C) of collectives inside a chunk whose groups span nodes."""
     forward, backward = np.zeros_like(costs.forward_s), np.zeros_like(costs.backward_s)
-    traffic: CrossTraffic
     for traffic in (costs.context_traffic, costs.expert_traffic, costs.parameter_traffic):
-        rate = min(links.gpu_bytes_per_s, traffic.window_bytes / max(links.latency_s, 1e-12))
-        hop = traffic.message_bytes / rate + links.latency_s
-        forward += np.maximum(hop - traffic.forward_hidden_s, 0.0)[:, None] * traffic.forward_count
-        backward += np.maximum(hop - traffic.backward_hidden_s, 0.0)[:, None] * traffic.backward_count
+        forward = forward + traffic.forward_count * _exposed_s(links, traffic, traffic.forward_hidden_s)[:, None]
+        backward = (
+            backward + traffic.backward_count * _exposed_s(links, traffic, traffic.backward_hidden_s)[:, None]
+        )
     return forward, backward
+
+
+def _exposed_s(links: NominalLinks, traffic: CrossTraffic, hidden_s: FloatArray) -> FloatArray:
+    """(n,) seconds that a message takes longer than what hides it."""
+    hop = traffic.message_bytes / links.gpu_bytes_per_s + links.latency_s
+    limited = traffic.window.limited_s(hop, traffic.message_bytes, links.latency_s, hidden_s)
+    return np.maximum(limited - hidden_s, 0.0)
 
 
 def tensor_slowdown(links: NominalLinks, batch: CandidateBatch, message_bytes: FloatArray) -> FloatArray:

@@ -65,5 +65,5 @@ def _traffic(parts: Sequence[CrossTraffic], stage_kind: IntArray) -> CrossTraffi
         backward_count=by_stage(each(lambda part: part.backward_count), stage_kind),
         forward_hidden_s=np.minimum.reduce(each(lambda part: part.forward_hidden_s)),
         backward_hidden_s=np.minimum.reduce(each(lambda part: part.backward_hidden_s)),
-        window_bytes=parts[0].window_bytes,
+        window=parts[0].window,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -17,9 +18,36 @@ from cluster_models.model.architecture import Architecture
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s, domain_send_s
+from solver.costs.compute import Extent
 from solver.costs.layer_costs import head_widths, local_kv_heads
 from solver.costs.local_sizes import LocalSizes
 from solver.costs.seconds import Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The most that a GPU has under way at once over links of ``latency_s`` or more, in bytes.
+
+    Such a link carries no more than this in each of its latencies.  ``hides``: compute hides what that adds like
+    the transfer itself; else nothing hides a transfer that the window limits.
+    """
+
+    nbytes: float = math.inf
+    latency_s: float = 0.0
+    hides: bool = True
+
+    def limited_s(
+        self, hop_s: FloatArray, message_bytes: Extent, latency_s: Extent, hidden_s: Extent
+    ) -> FloatArray:
+        """Seconds, to be compared with the ``hidden_s``, of messages that take ``hop_s`` without the window."""
+        if not math.isfinite(self.nbytes):
+            return hop_s
+        within = latency_s * (1.0 + message_bytes / self.nbytes)
+        limited = (within > hop_s) & (np.asarray(latency_s) >= self.latency_s)
+        return np.where(limited, within if self.hides else within + hidden_s, hop_s)
+
+
+NO_WINDOW: Final = Window()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +57,6 @@ class CrossTraffic:
     Each of the ``*_count`` (n, C) collectives moves ``message_bytes`` (n,) per GPU over the slowest link between
     consecutive nodes of its group, in time ``hop_s``, of which ``*_hidden_s`` (n,) overlaps with compute: the
     chunk takes ``count * max(0, hop_s - hidden_s)`` longer.  All zero where the group fits inside a node.
-    ``window_bytes``: the most that a GPU has under way at once, so that no link carries more than this in each of
-    its latencies.
     """
 
     message_bytes: FloatArray
@@ -38,7 +64,7 @@ class CrossTraffic:
     backward_count: FloatArray
     forward_hidden_s: FloatArray
     backward_hidden_s: FloatArray
-    window_bytes: float = math.inf
+    window: Window = NO_WINDOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +80,7 @@ class LayerTraffic:
     backward_count: FloatArray
     forward_hidden_s: FloatArray
     backward_hidden_s: FloatArray
-    window_bytes: float = math.inf
+    window: Window = NO_WINDOW
 
     def cross(self, layers: FloatArray, repeat_forward: BoolArray) -> CrossTraffic:
         """Counts of chunks with ``layers``, (C,) or (n, C), such layers; some run forward again in backward."""
@@ -65,7 +91,7 @@ class LayerTraffic:
             backward_count=(self.backward_count + again)[:, None] * layers,
             forward_hidden_s=self.forward_hidden_s,
             backward_hidden_s=self.backward_hidden_s,
-            window_bytes=self.window_bytes,
+            window=self.window,
         )
 
 
@@ -90,7 +116,7 @@ def joined_traffic(kinds: Sequence[LayerTraffic], layers: IntArray, repeat_forwa
         backward_count=np.asarray(sum(part.backward_count for part in crossing)),
         forward_hidden_s=mean([part.forward_hidden_s for part in crossing]),
         backward_hidden_s=mean([part.backward_hidden_s for part in crossing]),
-        window_bytes=min(part.window_bytes for part in crossing),
+        window=min((part.window for part in crossing), key=lambda window: window.nbytes),
     )
 
 

@@ -13,6 +13,7 @@ from cluster_models.training.plan import Degrees
 from solver.candidates import ORDER_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.compiled import Arrays
 from solver.costs.step_costs import StepCosts
+from solver.costs.traffic import CrossTraffic
 from solver.pipeline.schedule import build_schedule
 from solver.placement.fabric import Fabric
 from solver.placement.geometry import Geometry, geometry
@@ -68,7 +69,7 @@ def build_placement(
         hop_pairs=shape.hop_pairs,
         hop_s=fabric.hop_s(transfer),
         cross_pairs=shape.cross_pairs,
-        cross_s=np.stack([fabric.windowed_s(float(t.message_bytes[0]), t.window_bytes) for t in traffics]),
+        cross_s=np.stack([_hop_s(fabric, each) for each in traffics]),
         cross_count=np.stack([[t.forward_count[0], t.backward_count[0]] for t in traffics]),
         cross_hidden_s=np.array([[t.forward_hidden_s[0], t.backward_hidden_s[0]] for t in traffics]),
         cell_slots=shape.cell_slots,
@@ -85,6 +86,11 @@ def build_placement(
         uplinks=no_uplinks(shape.hop_pairs, shape.cross_pairs, shape.ring_pairs, fabric.nodes),
     )
     return PlacementProblem(shape.slots, fabric.nodes, schedule, arrays)
+
+
+def _hop_s(fabric: Fabric, traffic: CrossTraffic) -> FloatArray:
+    """(N, N) seconds of a message; forward and backward passes hide as much where a window is in the way."""
+    return fabric.windowed_s(float(traffic.message_bytes[0]), traffic.window, float(traffic.forward_hidden_s[0]))
 
 
 def _eligible(shape: Geometry, fabric: Fabric, stage_kinds: Sequence[int]) -> BoolArray:

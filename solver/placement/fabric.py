@@ -20,6 +20,7 @@ from cluster_models.cluster.measurements import Collective
 from cluster_models.links.model import LinkModel
 from solver.candidates import FloatArray, IntArray
 from solver.costs.collectives import domain_collective_s
+from solver.costs.traffic import Window
 from solver.placement.joining import across, merges, parts_below
 from solver.placement.link_times import LinkTimes, flow_levels
 
@@ -123,14 +124,14 @@ class Fabric:
             self._hops[message_bytes] = self._pooled(self.times.at(message_bytes)[self._pairs[0]])
         return self._hops[message_bytes]
 
-    def windowed_s(self, message_bytes: float, window_bytes: float) -> FloatArray:
-        """(N, N) ``hop_s`` where no GPU has more than ``window_bytes`` under way: at least a latency for each."""
+    def windowed_s(self, message_bytes: float, window: Window, hidden_s: float) -> FloatArray:
+        """(N, N) ``hop_s`` as far as ``window`` lets it, to be compared with ``hidden_s``."""
         hop = self.hop_s(message_bytes)
-        if not math.isfinite(window_bytes):
+        if not math.isfinite(window.nbytes):
             return hop
         nodes = self.members.ravel()
         latency = self._pooled(self.links.latency_s[np.ix_(nodes, nodes)])
-        return np.maximum(hop, latency * (1.0 + message_bytes / window_bytes))
+        return window.limited_s(hop, message_bytes, latency, hidden_s)
 
     def _pair_kinds(self) -> IntArray:
         """(N u, N u) columns of ``times`` for the pairs of nodes, unit by unit: the end with more flows counts."""

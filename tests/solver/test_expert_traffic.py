@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +16,7 @@ from solver.costs.launching import sparse_host_bound
 from solver.costs.nominal_links import NominalLinks, crossing_s
 from solver.costs.seconds import Seconds
 from solver.costs.step_costs import StepCosts, step_costs
+from solver.costs.traffic import NO_WINDOW, Window
 from tests.solver.cost_cases import H100, MIXTRAL, WORKLOAD, behaviour, candidates, costs, even_layers
 from tests.solver.problems import fabrics_of, nodes, problem
 
@@ -62,7 +62,7 @@ def test_nodes_of_one_domain_count_as_one() -> None:
 def test_sending_a_token_once_per_node_saves_bytes_and_adds_a_hop() -> None:
     """Two experts a token, two nodes: it needs the other node with chance 3/4; NVLink spreads it from there."""
     across = dispatched(ExpertDispatch.DEEPEP, TWO_NODES)
-    assert across.expert_traffic.message_bytes[0] == pytest.approx(0.75 * TOKEN_BYTES)
+    assert across.expert_traffic.message_bytes[0] == pytest.approx(0.75 * TOKEN_BYTES / 1.1)
     assert across.expert_s[0, 0] > 0
 
 
@@ -155,10 +155,36 @@ def test_a_plan_pays_for_the_window_as_the_scored_formula_does() -> None:
     """A latency for each window and one more between all pairs of nodes, never less than the links take."""
     fabric = fabrics_of(problem(nodes(2)))[0]
     message, latency = 2.0**28, fabric.links.latency_s
-    np.testing.assert_array_equal(fabric.windowed_s(message, math.inf), fabric.hop_s(message))
-    narrow = fabric.windowed_s(message, 2.0**10)
+    np.testing.assert_array_equal(fabric.windowed_s(message, NO_WINDOW, 1.0), fabric.hop_s(message))
+    narrow = fabric.windowed_s(message, Window(2.0**10), 1.0)
     np.testing.assert_allclose(narrow[0, 1], latency[0, 1] * (1.0 + message / 2.0**10))
     assert (narrow >= fabric.hop_s(message)).all()
+    unhidden = fabric.windowed_s(message, Window(2.0**10, hides=False), 1.0)
+    np.testing.assert_allclose(unhidden[0, 1], narrow[0, 1] + 1.0)
+    fast = Window(2.0**10, latency_s=2.0 * float(latency.max()))
+    np.testing.assert_array_equal(fabric.windowed_s(message, fast, 1.0), fabric.hop_s(message))
+
+
+def test_threads_of_the_host_send_deepep_over_slow_links_unhidden() -> None:
+    """A time for each copy, whatever its width and however long the GPU idles; InfiniBand hides its bytes."""
+    narrow, wide = (
+        costs(
+            candidates(TWO_NODES),
+            replace(WIDE, hidden=hidden),
+            calibration=replace(
+                behaviour(expert_dispatch=ExpertDispatch.DEEPEP), expert_imbalance=1.0, sparse_host_s=1.0
+            ),
+        )
+        for hidden in (4096, 8192)
+    )
+
+    def seconds(latency_s: float, dispatch: StepCosts) -> float:
+        forward, _ = crossing_s(NominalLinks(H100, 8, 8, 80e9, 80e9, latency_s), dispatch)
+        return float(forward[0, 0])
+
+    assert seconds(35e-6, narrow) == pytest.approx(seconds(35e-6, wide))
+    assert seconds(35e-6, narrow) / (2 * 32) == pytest.approx(0.75 * 8192 * 0.42e-6, rel=0.02)
+    assert seconds(10e-6, narrow) == seconds(10e-6, wide) == 0.0
 
 
 def test_overlap_without_graphs_lasts_as_long_as_the_host_launches() -> None:
