@@ -1,7 +1,7 @@
-"""Compiled: the event graph of a schedule, its simulation, and the step time of an assignment of nodes.
+"""Compiled: the step time of an assignment of nodes.
 
-Letters: K slots, N nodes, R replicas (data ranks), P pipeline ranks, C chunks (virtual stages), X kinds of
-crossing traffic, Y kinds of data parallel ring; q, u and v count pairs of slots.
+Letters: K slots, N nodes, R replicas (data ranks), P pipeline ranks, C chunks (virtual stages), E kinds of event
+(``solver.orders``), X kinds of crossing traffic, Y kinds of data parallel ring; q, u and v count pairs of slots.
 """
 
 from __future__ import annotations
@@ -11,24 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from solver.candidates import BoolArray, FloatArray, IntArray
+from solver.compiled_events import Events, event_ends
 from solver.kernels import kernel
-
-
-class Events(NamedTuple):
-    """Events in an order where everything an event waits for stands before it; one entry per event.
-
-    ``previous`` is the index of the event before it on its pipeline rank and ``feed`` that of the event whose
-    result it needs (-1 = none).  ``hop`` is the pipeline rank whose transfer delays that result, ``send`` the one
-    whose transfer the event itself ends with, where ranks wait for their sends (-1 = none); a forward hop goes to
-    the next rank, a backward hop to the one before, both around the ring.
-    """
-
-    chunk: IntArray
-    backward: IntArray
-    previous: IntArray
-    feed: IntArray
-    hop: IntArray
-    send: IntArray
 
 
 class Rules(NamedTuple):
@@ -76,10 +60,10 @@ class Arrays(NamedTuple):
     """Inputs of the compiled code.  Slot pairs are (sender, receiver), padded with ``NO_SLOT``.
 
     ``events`` and ``last``: the schedule (see ``solver.pipeline.schedule``).
-    ``duration_s`` (2, C), ``local_hop_s`` (), ``slowdown`` (N,): compute on a healthy node, a hop inside a node,
+    ``duration_s`` (E, C), ``local_hop_s`` (), ``slowdown`` (N,): compute on a healthy node, a hop inside a node,
     and how much longer each node computes.
     ``hop_pairs`` (R, 2, P, q, 2), ``hop_s`` (N, N): slots between which rank ``s`` sends forward and backward.
-    ``cross_pairs`` (X, R, P, u, 2), ``cross_s`` (X, N, N), ``cross_count`` (X, 2, C), ``cross_hidden_s`` (X, 2):
+    ``cross_pairs`` (X, R, P, u, 2), ``cross_s`` (X, N, N), ``cross_count`` (X, E, C), ``cross_hidden_s`` (X, E):
     collectives of a chunk that cross nodes, by kind ``x``.
     ``cell_slots`` (R, P, q): slots whose GPUs work on a cell.
     ``ring_pairs`` (Y, P, v, 2), ``reduce_s`` and ``gather_s`` (U, N, N), ``*_local_s`` (Y, P): data parallel rings
@@ -112,99 +96,6 @@ class Arrays(NamedTuple):
     optimizer_s: FloatArray
     rules: Rules
     uplinks: Uplinks
-
-
-@kernel
-def topological_rows(orders: IntArray, chunks: int, micro_batches: int) -> IntArray:
-    """Rows (rank, chunk, micro-batch, backward, previous, feed, hop) in an order that respects all waits."""
-    pipeline, length = orders.shape[0], orders.shape[1]
-    index = np.full((2, chunks, micro_batches), -1, dtype=np.int64)
-    next_event = np.zeros(pipeline, dtype=np.int64)
-    previous = np.full(pipeline, -1, dtype=np.int64)
-    rows = np.empty((pipeline * length, 7), dtype=np.int64)
-    done = 0
-    while done < rows.shape[0]:
-        progressed = False
-        for rank in range(pipeline):
-            while next_event[rank] < length:
-                chunk, micro, backward = orders[rank, next_event[rank]]
-                feed, hop = -1, -1
-                if backward == 1 and chunk == chunks - 1:
-                    feed = index[0, chunk, micro]
-                elif backward == 1:
-                    feed = index[1, chunk + 1, micro]
-                    hop = (chunk + 1) % pipeline
-                elif chunk > 0:
-                    feed = index[0, chunk - 1, micro]
-                    hop = (chunk - 1) % pipeline
-                if feed == -1 and (backward == 1 or chunk > 0):
-                    break
-                rows[done, 0] = rank
-                rows[done, 1] = chunk
-                rows[done, 2] = micro
-                rows[done, 3] = backward
-                rows[done, 4] = previous[rank]
-                rows[done, 5] = feed
-                rows[done, 6] = hop
-                index[backward, chunk, micro] = done
-                previous[rank] = done
-                next_event[rank] += 1
-                done += 1
-                progressed = True
-        if not progressed:
-            return rows[:0]
-    return rows
-
-
-@kernel
-def event_ends(events: Events, duration_s: FloatArray, delay_s: FloatArray) -> FloatArray:
-    """End of each event.  ``duration_s`` (2, chunks) and ``delay_s`` (2, pipeline): row 0 forward, 1 backward."""
-    ends = np.empty(len(events.chunk))
-    fill_ends(events, duration_s, delay_s, ends)
-    return ends
-
-
-@kernel
-def fill_ends(events: Events, duration_s: FloatArray, delay_s: FloatArray, ends: FloatArray) -> None:
-    """Put the end of each event into ``ends``, as ``event_ends`` returns it."""
-    # local names: a tuple passed on for every event costs thirty times the loop
-    chunk, backward, previous, feed, hop, send = events
-    for event in range(len(ends)):
-        start = 0.0
-        if previous[event] >= 0:
-            start = ends[previous[event]]
-        if feed[event] >= 0:
-            arrival = ends[feed[event]]
-            if hop[event] >= 0:
-                arrival += delay_s[backward[event], hop[event]]
-            start = max(start, arrival)
-        if send[event] >= 0:
-            start += delay_s[backward[event], send[event]]
-        ends[event] = start + duration_s[backward[event], chunk[event]]
-
-
-@kernel
-def walk_back(
-    event: int, events: Events, ends: FloatArray, delay_s: FloatArray, work: IntArray, hops: IntArray
-) -> None:
-    """Count in ``work`` (2, C) and ``hops`` (2, P) what lies on the longest path to the end of ``event``."""
-    chunk, backward, previous, feed, hop, send = events
-    while event >= 0:
-        work[backward[event], chunk[event]] += 1
-        if send[event] >= 0:
-            hops[backward[event], send[event]] += 1
-        by_rank = ends[previous[event]] if previous[event] >= 0 else 0.0
-        by_feed = -1.0
-        if feed[event] >= 0:
-            by_feed = ends[feed[event]]
-            if hop[event] >= 0:
-                by_feed += delay_s[backward[event], hop[event]]
-        if by_feed >= by_rank:
-            if hop[event] >= 0:
-                hops[backward[event], hop[event]] += 1
-            event = feed[event]
-        else:
-            event = previous[event]
 
 
 @kernel
@@ -327,7 +218,7 @@ def replica_inputs(
     duration_s: FloatArray,
     delay_s: FloatArray,
 ) -> None:
-    """Fill ``duration_s`` (2, C) and ``delay_s`` (2, P) of one replica; ``shared_s`` is from ``shared_seconds``."""
+    """Fill ``duration_s`` (E, C) and ``delay_s`` (2, P) of one replica; ``shared_s`` is from ``shared_seconds``."""
     # chunk by chunk: slices made for every cell cost more than the simulation
     ranks, above, hop_s = arrays.hop_pairs.shape[2], arrays.uplinks.above, arrays.hop_s
     for s in range(ranks):
@@ -335,15 +226,16 @@ def replica_inputs(
         for way in range(2):
             pairs, shared = arrays.hop_pairs[replica, way, s], shared_s[0][way, s]
             delay_s[way, s] = slowest_pair(assignment, pairs, hop_s, arrays.local_hop_s, above, shared)
+        for kind in range(len(duration_s)):
             for c in range(s, duration_s.shape[1], ranks):
-                duration_s[way, c] = arrays.duration_s[way, c] * slowdown
+                duration_s[kind, c] = arrays.duration_s[kind, c] * slowdown
         for x in range(len(arrays.cross_pairs)):
             pairs, shared = arrays.cross_pairs[x, replica, s], shared_s[1][x]
             hop = slowest_pair(assignment, pairs, arrays.cross_s[x], 0.0, above, shared)
-            for way in range(2):
-                exposed = max(0.0, hop - arrays.cross_hidden_s[x, way])
+            for kind in range(len(duration_s)):
+                exposed = max(0.0, hop - arrays.cross_hidden_s[x, kind])
                 for c in range(s, duration_s.shape[1], ranks):
-                    duration_s[way, c] += arrays.cross_count[x, way, c] * exposed
+                    duration_s[kind, c] += arrays.cross_count[x, kind, c] * exposed
 
 
 @kernel
@@ -377,7 +269,7 @@ def step_seconds(assignment: IntArray, arrays: Arrays) -> tuple[float, float]:
     shared_s = shared_seconds(assignment, arrays)
     reduce_s, gather_s = np.empty(ranks), np.empty(ranks)
     exposed_rings(assignment, arrays, shared_s, reduce_s, gather_s)
-    duration_s, delay_s = np.empty((2, arrays.duration_s.shape[1])), np.empty((2, ranks))
+    duration_s, delay_s = np.empty(arrays.duration_s.shape), np.empty((2, ranks))
     worst, total = 0.0, 0.0
     for replica in range(replicas):
         replica_inputs(assignment, arrays, replica, shared_s, duration_s, delay_s)

@@ -1,7 +1,7 @@
 """The compiled loop of the proof by enumeration: depth first over slots, cut off by what is already too slow.
 
-Letters as in ``solver.compiled``: K slots, N nodes, R replicas, P pipeline ranks, C chunks, X and Y kinds of
-traffic.
+Letters as in ``solver.compiled``: K slots, N nodes, R replicas, P pipeline ranks, C chunks, E kinds of event, X and
+Y kinds of traffic.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from solver.candidates import BoolArray, FloatArray, IntArray
-from solver.compiled import Arrays, Events, Rules, fill_ends, walk_back
+from solver.compiled import Arrays, Rules
+from solver.compiled_events import Events, fill_ends, walk_back
 from solver.kernels import kernel
 
 PATHS: Final = 48
@@ -43,7 +44,7 @@ class Tree(NamedTuple):
     ``first[0]``, because replicas may be rotated; empty where they may not.
     ``depth`` (1,), ``choice`` (K,), ``node_of`` (K,), ``used`` (N,): the branch at which the loop stands.
     ``ends`` (K + 1, R, P), ``reduce`` and ``gather`` (K + 1, P): bounds at each depth of that branch.
-    ``work`` (PATHS, 2, C), ``hops`` (PATHS, 2, P), ``rank`` (PATHS,), ``paths`` (2,): remembered paths, how many
+    ``work`` (PATHS, E, C), ``hops`` (PATHS, 2, P), ``rank`` (PATHS,), ``paths`` (2,): remembered paths, how many
     there are and where the next one goes.
     """
 
@@ -97,7 +98,7 @@ def _inputs(
     duration_s: FloatArray,
     delay_s: FloatArray,
 ) -> None:
-    """Fill ``duration_s`` (2, C) and ``delay_s`` (2, P) of one replica, at most what they will be."""
+    """Fill ``duration_s`` (E, C) and ``delay_s`` (2, P) of one replica, at most what they will be."""
     ranks = arrays.hop_pairs.shape[2]
     for s in range(ranks):
         slowdown = 1.0
@@ -107,13 +108,14 @@ def _inputs(
         for way in range(2):
             pairs = arrays.hop_pairs[replica, way, s]
             delay_s[way, s] = _slowest(node_of, pairs, arrays.hop_s, arrays.local_hop_s, least, 0)
-            duration_s[way, s::ranks] = arrays.duration_s[way, s::ranks] * slowdown
+        for kind in range(len(duration_s)):
+            duration_s[kind, s::ranks] = arrays.duration_s[kind, s::ranks] * slowdown
         for x in range(len(arrays.cross_pairs)):
             hop = _slowest(node_of, arrays.cross_pairs[x, replica, s], arrays.cross_s[x], 0.0, least, 1 + x)
-            for way in range(2):
-                exposed = max(0.0, hop - arrays.cross_hidden_s[x, way])
+            for kind in range(len(duration_s)):
+                exposed = max(0.0, hop - arrays.cross_hidden_s[x, kind])
                 if exposed > 0.0:
-                    duration_s[way, s::ranks] += arrays.cross_count[x, way, s::ranks] * exposed
+                    duration_s[kind, s::ranks] += arrays.cross_count[x, kind, s::ranks] * exposed
 
 
 @kernel
@@ -153,9 +155,10 @@ def _path_too_long(
     """Whether some remembered path alone ends after ``limit_s`` with its rank's reduction."""
     for p in range(tree.paths[0]):
         end = reduce_s[tree.rank[p]]
-        for way in range(2):
+        for kind in range(len(duration_s)):
             for c in range(duration_s.shape[1]):
-                end += tree.work[p, way, c] * duration_s[way, c]
+                end += tree.work[p, kind, c] * duration_s[kind, c]
+        for way in range(2):
             for s in range(delay_s.shape[1]):
                 end += tree.hops[p, way, s] * delay_s[way, s]
         if end >= limit_s:

@@ -40,7 +40,7 @@ def simulate_replica(rows: IndexArray, work: FloatArray, delay: FloatArray, ends
 def walk_back(
     event: np.int64, rows: IndexArray, ends: FloatArray, delay: FloatArray, work: FloatArray, hops: FloatArray
 ) -> None:
-    """Count in ``work`` (2 C,) and ``hops`` (D,) what lies on the longest path to the end of ``event``."""
+    """Count in ``work`` (E C,) and ``hops`` (D,) what lies on the longest path to the end of ``event``."""
     work[:] = 0.0
     hops[:] = 0.0
     while event > 0:
@@ -88,15 +88,15 @@ def term_seconds(t: int, order: IntArray, terms: Terms, above: IntArray, shared:
 
 @kernel
 def fill_cell_work(s: int, ranks: int, cell: FloatArray, compute: Compute, work: FloatArray) -> None:
-    """Fill the durations in ``work`` (2 C,) of the chunks on rank ``s`` from the terms (1 + X,) of its cell."""
+    """Fill the durations in ``work`` (E C,) of the chunks on rank ``s`` from the terms (1 + X,) of its cell."""
     duration_s, count, hidden = compute
     chunks = duration_s.shape[1]
-    for way in range(2):
+    for kind in range(len(duration_s)):
         for c in range(s, chunks, ranks):
-            total = duration_s[way, c] * cell[0]
+            total = duration_s[kind, c] * cell[0]
             for x in range(len(count)):
-                total += count[x, way, c] * max(0.0, cell[1 + x] - hidden[x, way])
-            work[way * chunks + c] = total
+                total += count[x, kind, c] * max(0.0, cell[1 + x] - hidden[x, kind])
+            work[kind * chunks + c] = total
 
 
 @kernel

@@ -38,7 +38,7 @@ class Pipeline(NamedTuple):
     """The schedule: each event after what it waits for.
 
     ``rows`` (E, 5): event before it on its rank, event that feeds it (both counted from 1, 0 = none), the transfer
-    of that and the one it ends with (``way * P + rank``, ``2 P`` = none) and its duration (``way * C + chunk``).
+    of that and the one it ends with (``way * P + rank``, ``2 P`` = none) and its duration (``kind * C + chunk``).
     ``last`` (P,): each rank's last event, counted from 1.
     """
 
@@ -124,7 +124,7 @@ class State(NamedTuple):
 
     ``order`` (N,): the node of each slot, then nodes that are not used; ``position``: where each node stands in
     it; ``best``: the best order met.
-    ``value`` (T,): the terms; ``work`` (R, 2 C): durations; ``ends`` (R, P): last backwards; ``cost`` (R,): the
+    ``value`` (T,): the terms; ``work`` (R, E C): durations; ``ends`` (R, P): last backwards; ``cost`` (R,): the
     slowest of them with the reduction after it; ``rings`` (2, P): exposed reductions and gathers.
     ``scores``: score, violations, mean difference, and violations, step and score of the best.
     """

@@ -165,7 +165,7 @@ def _stage_times(candidate: Candidate, times: PlacedTimes) -> tuple[StageTime, .
         StageTime(
             stage,
             float(per_rank[0, stage]),
-            float(per_rank[1, stage]),
+            float(per_rank[1:, stage].sum()),
             float(rings_s[stage]),
             gpu.name,
             parts[stage],

@@ -13,6 +13,8 @@ from solver.refine import Candidate
 
 CONTEXT, EXPERT, PARAMETER = range(3)
 """Order of the kinds of crossing traffic in ``Arrays.cross_pairs``."""
+CATEGORIES: Final = ("forward", "backward", "weights")
+"""Of the kinds of event: where backwards are split, ``backward`` is the part for activations."""
 ROUNDING: Final = 1e-12
 """Share of a step below which a difference of times is floating point's, not the schedule's."""
 
@@ -85,19 +87,19 @@ def _rest(whole: float, *parts: float) -> float:
 
 
 def timeline(candidate: Candidate, times: PlacedTimes) -> tuple[TimelineEvent, ...]:
-    """Every forward and backward of the replica that ends last, and what follows on each of its ranks."""
+    """Every event of the pipeline on the replica that ends last, and what follows on each of its ranks."""
     schedule = candidate.placement.schedule
     replica, _ = critical_cell(times)
     delay_s = times.delay_s[replica]
     ends = simulate(schedule, times.duration_s[replica], delay_s)
-    send, backward = schedule.events.send, schedule.events.backward
-    ends -= np.where(send >= 0, delay_s[backward, send], 0.0)
+    send = schedule.events.send
+    ends -= np.where(send >= 0, delay_s.reshape(-1)[send], 0.0)
     events = []
     for index, end in enumerate(ends.tolist()):
-        way, chunk = int(schedule.events.backward[index]), int(schedule.events.chunk[index])
-        category = ("forward", "backward")[way]
+        kind, chunk = int(schedule.events.kind[index]), int(schedule.events.chunk[index])
+        category = CATEGORIES[kind]
         virtual = f" of virtual stage {chunk // schedule.pipeline}" if schedule.virtual > 1 else ""
-        duration = float(times.duration_s[replica, way, chunk])
+        duration = float(times.duration_s[replica, kind, chunk])
         events.append(
             TimelineEvent(
                 name=f"{category} {int(schedule.micro_batch[index])}{virtual}",

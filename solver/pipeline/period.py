@@ -150,7 +150,7 @@ def add_period_bound(
     """
     pipeline, virtual = schedule.pipeline, schedule.virtual
     periods = steady_periods(pipeline, virtual, schedule.micro_batches)
-    if pipeline == 1 or periods < 0 or (virtual > 1 and schedule.group != pipeline):
+    if pipeline == 1 or periods < 0 or not schedule.is_periodic:
         return
     period = int(builder.add_columns(1)[0])
     if periods > 0 and (virtual == 1 or 2 * pipeline * pipeline * virtual <= MOST_EVENTS_OF_A_PERIOD):

@@ -1,10 +1,10 @@
-"""Pipeline schedules as event graphs: 1F1B and Megatron's interleaved 1F1B.
+"""Pipeline schedules as event graphs.
 
-An event is one forward or backward of one micro-batch through one chunk.  Each waits for the event before it on
-the same pipeline rank and for the one that feeds it: the forward of the chunk before, the backward of the chunk
-after, or, on the last chunk, its own forward.  What crosses to another rank arrives a transfer later; where ranks
-wait for their sends, the transfer is part of the event that sends.  The graph depends only on sizes, so it is built
-once and reused.
+An event is one forward or backward of one micro-batch through one chunk, or one of the two parts of a backward.
+Each waits for the event before it on the same pipeline rank and for the one that feeds it: the forward of the chunk
+before, the backward of the chunk after, or, on the last chunk, its own forward.  What crosses to another rank
+arrives a transfer later; where ranks wait for their sends, the transfer is part of the event that sends.  The graph
+depends only on sizes, so it is built once and reused.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.training.schedules import PipelineSchedule
+from cluster_models.training.schedules import PipelineSchedule, in_model_order, model_columns
 from solver.candidates import IntArray
-from solver.compiled import Events, topological_rows
+from solver.compiled_events import Events, topological_rows
+from solver.orders import BACKWARD, FORWARD, WEIGHT, rank_orders
 
 MOST_EVENTS: Final = 500_000
 """Longest schedule that is simulated: every forward and backward of a step on one replica."""
 
 
-def events_of_chunk(schedule: PipelineSchedule) -> int:
-    """Events of a micro-batch on a chunk."""
-    return 3 if schedule.splits_backward else 2
+def events_of_chunk(order: PipelineSchedule) -> int:
+    """Events of a micro-batch on a chunk, which are the kinds of event."""
+    return 3 if order.splits_backward else 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +40,7 @@ class Schedule:
     pipeline: int
     virtual: int
     micro_batches: int
+    order: PipelineSchedule
     group: int
     events: Events
     rank: IntArray
@@ -46,41 +48,16 @@ class Schedule:
     last: IntArray
     blocking: bool
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the last rank also sends to the first."""
+        return self.virtual > 1 and not self.order.is_v_shaped
 
-def _rank_order(
-    pipeline: int, virtual: int, micro_batches: int, group: int, rank: int, *, all_forwards_first: bool
-) -> IntArray:
-    """Order of work on one rank as (chunk, micro-batch, is backward) rows.
-
-    1F1B: Narayanan et al. 2021 (arXiv 2104.04473, section 2.2), rank ``s`` warms up with ``pipeline - 1 - s``
-    forwards.  Interleaved: the same section and Megatron-Core's schedule, where micro-batches pass in groups, the
-    last of which may be smaller, and the warm-up has ``2 (pipeline - s - 1) + (virtual - 1) group`` forwards.
-    """
-    total = micro_batches * virtual
-    step = np.arange(total)
-    if virtual == 1:
-        warm_up = min(total, pipeline - 1 - rank)
-        forward_chunk = backward_chunk = np.zeros(total, dtype=np.int64)
-        micro = step
-    else:
-        warm_up = min(total, 2 * (pipeline - rank - 1) + (virtual - 1) * group)
-        if all_forwards_first and micro_batches == pipeline:
-            warm_up = total
-        first = step // (group * virtual) * group
-        size = np.minimum(group, micro_batches - first)
-        inside = step - first * virtual
-        forward_chunk = inside // size
-        backward_chunk = virtual - 1 - forward_chunk
-        micro = first + inside % size
-    forwards = np.stack([forward_chunk * pipeline + rank, micro, np.zeros_like(step)], axis=1)
-    backwards = np.stack([backward_chunk * pipeline + rank, micro, np.ones_like(step)], axis=1)
-    steady = total - warm_up
-    order = np.empty((2 * total, 3), dtype=np.int64)
-    order[:warm_up] = forwards[:warm_up]
-    order[warm_up : warm_up + 2 * steady : 2] = forwards[warm_up:]
-    order[warm_up + 1 : warm_up + 2 * steady : 2] = backwards[:steady]
-    order[warm_up + 2 * steady :] = backwards[steady:]
-    return order
+    @property
+    def is_periodic(self) -> bool:
+        """Whether the steady state is that of ``solver.pipeline.period``."""
+        whole = self.virtual == 1 or self.group == self.pipeline
+        return self.order is PipelineSchedule.ONE_F_ONE_B and whole
 
 
 @lru_cache(maxsize=64)
@@ -89,6 +66,7 @@ def build_schedule(
     virtual: int,
     micro_batches: int,
     *,
+    order: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B,
     group: int | None = None,
     blocking: bool = False,
     all_forwards_first: bool = False,
@@ -99,31 +77,42 @@ def build_schedule(
     (``cluster_models.training.interleaving.runs_all_forwards_first``).
 
     Interleaving needs ``pipeline > 1`` and groups (as many as ranks unless said otherwise) of at least ``pipeline``
-    micro-batches, the last one too (``cluster_models.training.interleaving.micro_batch_group``).
-    The caller guarantees it.
+    micro-batches, the last one too: ``cluster_models.training.interleaving.micro_batch_group``; other schedules
+    what ``cluster_models.training.schedules.can_run`` asks.  The caller guarantees it.
     """
     group = group or pipeline
-    assert virtual == 1 or (pipeline > 1 and is_legal_group(pipeline, micro_batches, group))
-    orders = np.stack(
-        [
-            _rank_order(pipeline, virtual, micro_batches, group, rank, all_forwards_first=all_forwards_first)
-            for rank in range(pipeline)
-        ]
+    in_groups = virtual > 1 and order in {PipelineSchedule.ONE_F_ONE_B, PipelineSchedule.ZERO_BUBBLE}
+    assert not in_groups or (pipeline > 1 and is_legal_group(pipeline, micro_batches, group))
+    orders = rank_orders(
+        order, pipeline, virtual, micro_batches, group=group, all_forwards_first=all_forwards_first
     )
-    rows = topological_rows(orders, pipeline * virtual, micro_batches)
-    assert len(rows) == 2 * pipeline * virtual * micro_batches, "the schedule waits for itself"
+    hops = _hops(order, pipeline, virtual)
+    rows = topological_rows(orders, hops, micro_batches)
+    assert len(rows) == orders.shape[0] * orders.shape[1], "the schedule waits for itself"
     last = np.zeros(pipeline, dtype=np.int64)
     last[rows[:, 0]] = np.arange(len(rows))
-    rank, chunk, micro_batch, backward, previous, feed, hop = (
+    rank, stage, micro_batch, kind, previous, feed, hop = (
         np.ascontiguousarray(rows[:, column]) for column in range(7)
     )
-    none = np.full_like(hop, -1)
-    send = none
+    columns = np.array(model_columns(order, pipeline, virtual), dtype=np.int64)
+    send = np.full_like(hop, -1)
     if blocking:
-        sends = np.where(backward > 0, chunk > 0, chunk < pipeline * virtual - 1)
-        hop, send = none, np.where(sends, rank, -1)
-    events = Events(chunk, backward, previous, feed, hop, send)
-    return Schedule(pipeline, virtual, micro_batches, group, events, rank, micro_batch, last, blocking)
+        hop, send = send, np.where(kind == WEIGHT, -1, hops[np.minimum(kind, BACKWARD), stage])
+    events = Events(columns[stage], kind, previous, feed, hop, send)
+    return Schedule(pipeline, virtual, micro_batches, order, group, events, rank, micro_batch, last, blocking)
+
+
+def _hops(order: PipelineSchedule, pipeline: int, virtual: int) -> IntArray:
+    """(2, C) the transfer, as in ``Events``, by which each stage's results leave forwards and backwards."""
+    rank = np.array(in_model_order(order, [range(pipeline)] * virtual), dtype=np.int64)
+    down = np.arange(len(rank)) // pipeline % 2 == 1 if order.is_v_shaped else np.zeros(len(rank), dtype=np.bool_)
+    hops = np.stack([rank + pipeline * down, rank + pipeline * ~down])
+    leaves = np.full((2, len(rank)), pipeline > 1)
+    leaves[FORWARD, -1] = leaves[BACKWARD, 0] = False
+    if order.is_v_shaped:  # the model turns on the last rank, and again on the first
+        stays = np.flatnonzero(rank[1:] == rank[:-1])
+        leaves[FORWARD, stays] = leaves[BACKWARD, stays + 1] = False
+    return np.where(leaves, hops, -1)
 
 
 def is_legal_group(pipeline: int, micro_batches: int, group: int) -> bool:

@@ -42,7 +42,7 @@ def placement_bound_s(problem: PlacementProblem) -> float:
 
 
 def least_inputs(problem: PlacementProblem) -> tuple[FloatArray, FloatArray]:
-    """Durations (R, 2, C) and delays (R, 2, P) with every link and node at its best."""
+    """Durations (R, E, C) and delays (R, 2, P) with every link and node at its best."""
     arrays = problem.arrays
     hop = fastest_between(arrays.hop_s)
     crossing = between_slots(arrays.hop_pairs)
@@ -242,7 +242,7 @@ def _with_stages_across(
     if room[-1] < schedule.pipeline:
         return np.inf
     parts = int(np.searchsorted(room, schedule.pipeline)) + 1
-    closed = schedule.virtual > 1
+    closed = schedule.is_closed
     boundaries = range(schedule.pipeline if closed else schedule.pipeline - 1)
     crossed = 0 if parts == 1 else parts - (not closed)
     if comb(len(boundaries), crossed) > MOST_CHOICES:

@@ -48,11 +48,12 @@ def build_placement(
     """
     degrees = degrees_of(candidate)
     stage_kinds = stage_kinds or (0,) * degrees.pipeline
-    shape = geometry(degrees, ORDER_CODES[int(candidate.rank_order[0])], fabric.gpus_per_unit)
+    shape = geometry(degrees, ORDER_CODES[int(candidate.rank_order[0])], fabric.gpus_per_unit, candidate.runs)
     schedule = build_schedule(
         degrees.pipeline,
         degrees.virtual_pipeline,
         micro_batches,
+        order=candidate.runs,
         group=micro_batch_group(framework, degrees.pipeline, micro_batches),
         all_forwards_first=runs_all_forwards_first(framework),
         blocking=framework.blocking_transfers,

@@ -33,7 +33,7 @@ class Chains:
     It is infinite where the node may take none of them.  ``link_s`` (P, N, N): least exposed reduction of a rank
     whose ring goes from a node to another.
 
-    ``extra_s`` (2, C): least exposed crossing traffic of each chunk; ``least_hop_s``: the fastest transfer.
+    ``extra_s`` (E, C): least exposed crossing traffic of each chunk; ``least_hop_s``: the fastest transfer.
     """
 
     count: int

@@ -109,13 +109,13 @@ class CriticalPaths:
         return np.array([self._end_s(route) for route in routes]).reshape(-1, len(self._ranks)) + self._tail_s
 
     def _inputs(self, route: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Durations (2, C) and delays (2, P) of a route (P,)."""
+        """Durations (E, C) and delays (2, P) of a route (P,)."""
         arrays, chains = self._problem.arrays, self._chains
         slow = np.tile(self._slowdown[route], self._problem.schedule.virtual)
         delay_s = np.zeros((2, len(route)))
         delay_s[0, :-1] = arrays.hop_s[route[:-1], route[1:]]
         delay_s[1, 1:] = arrays.hop_s[route[1:], route[:-1]]
-        if self._problem.schedule.virtual > 1:
+        if self._problem.schedule.is_closed:
             delay_s[0, -1] = delay_s[1, 0] = chains.least_hop_s
         return arrays.duration_s * slow + chains.extra_s, delay_s
 

@@ -167,7 +167,7 @@ def _tree(problem: PlacementProblem) -> Tree:
         ends=np.zeros((slots + 1, problem.replicas, ranks)),
         reduce=np.zeros((slots + 1, ranks)),
         gather=np.zeros((slots + 1, ranks)),
-        work=np.zeros((PATHS, 2, ranks * problem.schedule.virtual), dtype=np.int64),
+        work=np.zeros((PATHS, *arrays.duration_s.shape), dtype=np.int64),
         hops=np.zeros((PATHS, 2, ranks), dtype=np.int64),
         rank=np.zeros(PATHS, dtype=np.int64),
         paths=np.zeros(2, dtype=np.int64),

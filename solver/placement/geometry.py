@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cluster_models.training.plan import Degrees, RankOrder
+from cluster_models.training.schedules import PipelineSchedule
 from solver.candidates import IntArray
 from solver.placement.problem import NO_SLOT
 
@@ -66,7 +67,12 @@ def cell_base(degrees: Degrees, order: RankOrder, replica: int, stage: int) -> i
     return cell * degrees.tensor * degrees.context
 
 
-def geometry(degrees: Degrees, order: RankOrder, gpus_per_node: int) -> Geometry:
+def geometry(
+    degrees: Degrees,
+    order: RankOrder,
+    gpus_per_node: int,
+    schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B,
+) -> Geometry:
     """The slot pairs of ``degrees``; cells fill a node's GPUs evenly or span whole nodes."""
     replicas, stages = degrees.data, degrees.pipeline
     cell = degrees.tensor * degrees.context
@@ -81,7 +87,7 @@ def geometry(degrees: Degrees, order: RankOrder, gpus_per_node: int) -> Geometry
         for direction, offset in ((0, 1), (1, -1)):
             hop_pairs[:, direction, :, :, 0] = cell_slots
             hop_pairs[:, direction, :, :, 1] = np.roll(cell_slots, -offset, axis=1)
-    if degrees.virtual_pipeline == 1:  # nothing goes round
+    if degrees.virtual_pipeline == 1 or schedule.is_v_shaped:  # nothing goes round
         hop_pairs[:, 0, -1] = hop_pairs[:, 1, 0] = NO_SLOT
     stage_slots = [_unique([slot for r in range(replicas) for slot in spans[r][s]]) for s in range(stages)]
     dense = [_cycle(slots) for slots in stage_slots]

@@ -77,7 +77,7 @@ class PlacementModel:
         return np.asarray(values[self.place].argmax(axis=1), dtype=np.int64)
 
     def add_paths(self, duration_s: FloatArray, delay_s: FloatArray) -> None:
-        """Add, for every replica and rank, the path that is critical at these inputs (2, C) and (2, P)."""
+        """Add, for every replica and rank, the path that is critical at these inputs (E, C) and (2, P)."""
         schedule = self.problem.schedule
         ends = simulate(schedule, duration_s, delay_s)
         for s, event in enumerate(schedule.last):
@@ -89,7 +89,7 @@ class PlacementModel:
         """Add the paths that are critical at a solution; whether any was violated there."""
         violated = False
         for r in range(self.problem.replicas):
-            duration_s = np.array([[_value(e, values) for e in way] for way in self.duration[r]])
+            duration_s = np.array([[_value(e, values) for e in kind] for kind in self.duration[r]])
             delay_s = np.array([[_value(e, values) for e in way] for way in self.delay[r]])
             ends = simulate(self.problem.schedule, duration_s, delay_s)[self.problem.schedule.last]
             if (ends > values[self.end[r]] * (1 + tolerance)).any():
@@ -98,7 +98,7 @@ class PlacementModel:
         return violated
 
     def _add_path(self, r: int, s: int, work: IntArray, hops: IntArray) -> None:
-        parts = [(self.duration[r][way][c], work[way, c]) for way, c in np.argwhere(work)]
+        parts = [(self.duration[r][kind][c], work[kind, c]) for kind, c in np.argwhere(work)]
         parts += [(self.delay[r][way][h], hops[way, h]) for way, h in np.argwhere(hops)]
         constant, terms = _weighted(parts)
         self.builder.add_row([(int(self.end[r, s]), 1.0), *_negative(terms)], lower=constant)
@@ -191,31 +191,32 @@ class _Pairs:
 
 
 def _durations(problem: PlacementProblem, pairs: _Pairs, r: int) -> list[list[Expression]]:
-    """Expressions (2, C) of a replica's forward and backward times."""
+    """Expressions (E, C) of a replica's times, by kind of event."""
     arrays, stages = problem.arrays, problem.schedule.pipeline
     chunks = stages * problem.schedule.virtual
-    result: list[list[Expression]] = [[(0.0, ())] * chunks for _ in range(2)]
+    kinds = len(arrays.duration_s)
+    result: list[list[Expression]] = [[(0.0, ())] * chunks for _ in range(kinds)]
     uneven = bool((arrays.slowdown != arrays.slowdown[0]).any())
     for s in range(stages):
         slow: Expression = (float(arrays.slowdown[0]), ())
         if uneven:
             slow = (0.0, ((pairs.slot_cost(arrays.cell_slots[r, s], arrays.slowdown), 1.0),))
-        exposed = [_exposed(problem, pairs, r, s, way) for way in range(2)]
-        for way in range(2):
+        exposed = [_exposed(problem, pairs, r, s, kind) for kind in range(kinds)]
+        for kind in range(kinds):
             for c in range(s, chunks, stages):
-                parts = [(slow, float(arrays.duration_s[way, c]))]
-                parts += [(e, float(arrays.cross_count[x, way, c])) for x, e in enumerate(exposed[way])]
-                result[way][c] = _weighted(parts)
+                parts = [(slow, float(arrays.duration_s[kind, c]))]
+                parts += [(e, float(arrays.cross_count[x, kind, c])) for x, e in enumerate(exposed[kind])]
+                result[kind][c] = _weighted(parts)
     return result
 
 
-def _exposed(problem: PlacementProblem, pairs: _Pairs, r: int, s: int, way: int) -> list[Expression]:
+def _exposed(problem: PlacementProblem, pairs: _Pairs, r: int, s: int, kind: int) -> list[Expression]:
     """Exposed seconds of each kind of crossing traffic."""
     arrays = problem.arrays
     result: list[Expression] = []
     for x in range(len(arrays.cross_pairs)):
         slowest = pairs.slowest(arrays.cross_pairs[x, r, s], arrays.cross_s[x], 0.0)
-        result.append(_beyond(pairs.builder, slowest, float(arrays.cross_hidden_s[x, way])))
+        result.append(_beyond(pairs.builder, slowest, float(arrays.cross_hidden_s[x, kind])))
     return result
 
 

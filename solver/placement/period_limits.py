@@ -62,9 +62,9 @@ def period_limits(
     duration_s = arrays.duration_s * slow.min() + chains.extra_s
     delay_s = np.zeros((2, stages))
     delay_s[0, :-1] = delay_s[1, 1:] = hop_s.min()
-    if schedule.virtual > 1:
+    if schedule.is_closed:
         delay_s[0, -1] = delay_s[1, 0] = chains.least_hop_s
-    unit_s = arrays.duration_s.reshape(2, -1, stages).sum(axis=(0, 1)) / schedule.virtual
+    unit_s = arrays.duration_s.reshape(len(arrays.duration_s), -1, stages).sum(axis=(0, 1)) / schedule.virtual
     rows = []
     for a in range(stages):
         for b in range(a, stages):
@@ -73,13 +73,13 @@ def period_limits(
             for stress in STRESSES:
                 slower, later = duration_s.copy(), delay_s.copy()
                 if a == b:
-                    slower.reshape(2, -1, stages)[:, :, a] *= stress
+                    slower.reshape(len(slower), -1, stages)[:, :, a] *= stress
                 later[0, a:b] *= stress
                 later[1, a + 1 : b + 1] *= stress
                 ends = simulate(schedule, slower, later)
                 s = int((ends[schedule.last] + after_s).argmax())
                 work, hops = critical_path(schedule, ends, later, int(schedule.last[s]))
-                spent_s = (work * arrays.duration_s).reshape(2, -1, stages).sum(axis=(0, 1))
+                spent_s = (work * arrays.duration_s).reshape(len(work), -1, stages).sum(axis=(0, 1))
                 rounds = _rounds(spent_s, hops, unit_s, a, b)
                 if rounds > 0:
                     total_s = float((work * duration_s).sum() + (hops * delay_s).sum())

@@ -1,8 +1,8 @@
 """One placement problem: the slots of a configuration, the nodes, and the exact step time of an assignment.
 
 A launcher takes an ordered host list, so what is decided is which node takes *slot* ``k`` (the ``k``-th host).
-Letters: K slots, N nodes, R replicas (data ranks), P pipeline ranks, C chunks (virtual stages), X kinds of
-crossing traffic, Y kinds of data parallel ring; q, u, v count slot pairs.
+Letters: K slots, N nodes, R replicas (data ranks), P pipeline ranks, C chunks (virtual stages), E kinds of event, X
+kinds of crossing traffic, Y kinds of data parallel ring; q, u, v count slot pairs.
 
     step = max over s (max over r (end of the last backward on (r, s)) + exposed gradient reduction of s)
            + max over s (optimizer step of s + exposed parameter gather of s)
@@ -17,16 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from solver.compiled import (
-    Arrays,
-    Rules,
-    Uplinks,
-    event_ends,
-    exposed_rings,
-    replica_inputs,
-    shared_seconds,
-    slowest_pair,
-)
+from solver.compiled import Arrays, Rules, Uplinks, exposed_rings, replica_inputs, shared_seconds, slowest_pair
+from solver.compiled_events import event_ends
 from solver.pipeline.schedule import Schedule
 
 NO_SLOT = -1
@@ -51,8 +43,8 @@ class PlacementProblem:
 class PlacedTimes:
     """Times of one assignment, in seconds.
 
-    ``duration_s`` (R, 2, C) and ``delay_s`` (R, 2, P) with crossing traffic and slow nodes in; ``end_s`` (R, P):
-    last backward; ``crossing_s`` (X, R, 2, P): what of one collective of each kind of crossing traffic is exposed;
+    ``duration_s`` (R, E, C) and ``delay_s`` (R, 2, P) with crossing traffic and slow nodes in; ``end_s`` (R, P):
+    last backward; ``crossing_s`` (X, R, E, P): what of one collective of each kind of crossing traffic is exposed;
     ``reduce_s``, ``gather_s`` (P,): what of the rings is.
     """
 
@@ -95,7 +87,7 @@ def placed_times(problem: PlacementProblem, assignment: IntArray) -> PlacedTimes
     arrays, schedule = problem.arrays, problem.schedule
     ranks = schedule.pipeline
     shared_s = shared_seconds(assignment, arrays)
-    duration_s = np.empty((problem.replicas, 2, ranks * schedule.virtual))
+    duration_s = np.empty((problem.replicas, *arrays.duration_s.shape))
     delay_s = np.empty((problem.replicas, 2, ranks))
     end_s = np.empty((problem.replicas, ranks))
     for replica in range(problem.replicas):

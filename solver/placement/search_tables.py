@@ -103,16 +103,13 @@ def _pipeline(schedule: Schedule) -> Pipeline:
     number = np.zeros(len(order) + 1, dtype=np.int64)
     number[order] = np.arange(1, len(order) + 1)
 
-    def transfer(rank: IntArray) -> IntArray:
-        return np.where(rank >= 0, events.backward * schedule.pipeline + rank, none)
-
     rows = np.stack(
         [
             number[events.previous],
             number[events.feed],
-            transfer(events.hop),
-            transfer(events.send),
-            events.backward * chunks + events.chunk,
+            np.where(events.hop >= 0, events.hop, none),
+            np.where(events.send >= 0, events.send, none),
+            events.kind * chunks + events.chunk,
         ],
         axis=1,
     )

@@ -25,7 +25,7 @@ def on_site(
         terrain = terrain_of(cluster, problem.workload, fabric)
         arrays = arrays._replace(rules=compile_rules(terrain, degrees, order, arrays.rules.eligible))
     if cluster.switches:
-        shape = geometry(degrees, order, fabric.gpus_per_unit)
+        shape = geometry(degrees, order, fabric.gpus_per_unit, batch.runs)
         loads = loads_of(degrees, costs, shape, fabric.gpus_per_unit)
         arrays = arrays._replace(uplinks=compile_uplinks(cluster, fabric.index, loads))
     return replace(placement, arrays=arrays)

@@ -48,7 +48,7 @@ class NaiveStep:
         self.blocking = candidate.placement.schedule.blocking
         self.group = candidate.placement.schedule.group
         on_last = candidate.placement.schedule.rank == self.pipeline - 1
-        is_backward = candidate.placement.schedule.events.backward[on_last]
+        is_backward = candidate.placement.schedule.events.kind[on_last]
         self.all_forwards_first = not is_backward[: len(is_backward) // 2].any()
         self.tail_s = float(self.costs.tail_transfers[0]) * self.fabric.latency_s
         self.passes = float(self.costs.reduce_passes[0]), float(self.costs.gather_passes[0])

@@ -68,7 +68,7 @@ def test_simulated_schedules_are_sound(pipeline: int, virtual: int, micro_batche
     random = np.random.default_rng(seed)
     duration_s = random.uniform(0.1, 2.0, (2, pipeline * virtual))
     ends = simulate(schedule, duration_s, random.uniform(0.0, 1.0, (2, pipeline)))
-    chunk, backward = schedule.events.chunk, schedule.events.backward
+    chunk, backward = schedule.events.chunk, schedule.events.kind
     lasting = duration_s[backward, chunk]
     timeline = tuple(
         TimelineEvent(

@@ -106,7 +106,7 @@ def test_in_flight_is_what_the_schedule_holds_at_its_fullest(
         pipeline, virtual, micro_batches, group=group, all_forwards_first=runs_all_forwards_first(known)
     )
     for event in np.flatnonzero(schedule.rank == rank):
-        live[schedule.events.chunk[event] // pipeline] += -1 if schedule.events.backward[event] else 1
+        live[schedule.events.chunk[event] // pipeline] += -1 if schedule.events.kind[event] else 1
         fullest = live.copy() if live.sum() > fullest.sum() else fullest
     batch = candidates({"pipeline": pipeline, "virtual_pipeline": virtual})
     held = chunks_in_flight(batch, np.array([micro_batches]), known)

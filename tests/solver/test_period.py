@@ -104,7 +104,7 @@ def test_waits_are_those_of_the_schedule(shape: tuple[int, int], blocking: bool)
     slots = slots_of_period(*shape)
     schedule = build_schedule(pipeline, virtual, micro_batches_of(shape, 6 if virtual > 1 else 5 * pipeline))
     events = schedule.events
-    way = events.backward
+    way, hops = events.kind, np.where(events.hop >= 0, events.hop % pipeline, -1)
     number = np.zeros(len(way), dtype=np.int64)
     for rank in range(pipeline):
         for direction in range(2):
@@ -113,7 +113,7 @@ def test_waits_are_those_of_the_schedule(shape: tuple[int, int], blocking: bool)
     middle = 3 if virtual > 1 else 3 * pipeline
     found = set()
     for event in np.flatnonzero(number // slots == middle):
-        for earlier, hop in ((events.previous[event], -1), (events.feed[event], events.hop[event])):
+        for earlier, hop in ((events.previous[event], -1), (events.feed[event], hops[event])):
             if earlier >= 0:
                 later = (int(way[event]), int(schedule.rank[event]), int(number[event]))
                 found.add((*later, int(earlier), int(events.chunk[earlier]), int(hop)))

@@ -45,7 +45,7 @@ def orders(schedule: Schedule) -> list[list[Event]]:
     """The events of each rank in the order of its own queue."""
     queues: list[list[Event]] = [[] for _ in range(schedule.pipeline)]
     for index, rank in enumerate(schedule.rank):
-        kind = "FB"[int(schedule.events.backward[index])]
+        kind = "FB"[int(schedule.events.kind[index])]
         queues[rank].append((kind, int(schedule.events.chunk[index]), int(schedule.micro_batch[index])))
     return queues
 

@@ -39,7 +39,7 @@ def test_every_event_ends_when_the_plain_simulation_says(sizes: Sizes, seed: int
     )
     ends = simulate(schedule, duration, delay)
     for index, end in enumerate(ends):
-        kind = "FB"[int(schedule.events.backward[index])]
+        kind = "FB"[int(schedule.events.kind[index])]
         event = (kind, int(schedule.events.chunk[index]), int(schedule.micro_batch[index]))
         assert end == pytest.approx(expected[event], rel=1e-12)
 
