@@ -27,6 +27,7 @@ from app.documents.plan_parts import (
     SurvivedLossesDocument,
     TimeDocument,
     TimelineEventDocument,
+    TradeOffDocument,
 )
 from app.documents.reading import parse_text, read_document
 from app.documents.robustness import RobustnessDocument
@@ -65,6 +66,11 @@ class PlanDocument(ValueDocument[Plan]):
     mfu: float = Field(description="The same over the GPU's dense peak, 0 to 1.", examples=[0.42])
     certificate: CertificateDocument = Field(description="How far from optimal the plan can be.")
     alternatives: list[AlternativeDocument] = Field(description="The next best, and why each lost.")
+    trade_offs: list[TradeOffDocument] = Field(
+        default_factory=list,
+        description="A sample of the candidates that were priced and fit, the fastest first: time against memory.",
+        examples=[[]],
+    )
     expert_slots: Annotated[
         list[ExpertLayersDocument], Computed(lambda plan: layer_documents(plan.expert_slots))
     ] = Field(

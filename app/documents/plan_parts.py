@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.documents.configuration import ConfigurationDocument
+from app.documents.configuration import ConfigurationDocument, DegreesDocument
 from app.documents.values import Holds, ValueDocument
 from cluster_models.training.failure_domains import FailureDomainLosses
 from cluster_models.training.plan import (
@@ -20,6 +20,7 @@ from cluster_models.training.plan import (
     StopReason,
     TimeBreakdown,
     TimelineEvent,
+    TradeOff,
 )
 from cluster_models.training.workload import LinkBandwidth
 from cluster_models.units import GIB
@@ -139,6 +140,20 @@ class AlternativeDocument(ValueDocument[Alternative]):
         description="Why it lost; gains and losses add up.", examples=["waits longer for its pipeline"]
     )
     time: TimeDocument | None = Field(None, description="Its step by part, where it was placed.", examples=[None])
+
+
+class TradeOffDocument(ValueDocument[TradeOff]):
+    """A candidate that fits into memory, as a point of time against memory."""
+
+    degrees: DegreesDocument = Field(description="Sizes of its parallel groups.")
+    micro_batch_sequences: Annotated[int, Holds("micro_batch")] = Field(
+        description="Sequences of one micro-batch.", examples=[1]
+    )
+    step_bound_s: float = Field(description="A step time that no placement of it beats.", examples=[12.1])
+    spare_gib: Annotated[float, Holds("spare_bytes", GIB)] = Field(
+        description="What its fullest GPU has left below the limit.", examples=[7.4]
+    )
+    on_frontier: bool = Field(description="Whether no other is as fast and leaves more.", examples=[True])
 
 
 class StepIntervalDocument(ValueDocument[Confidence]):

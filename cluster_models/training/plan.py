@@ -301,6 +301,21 @@ class Confidence:
 
 
 @dataclass(frozen=True, slots=True)
+class TradeOff:
+    """A candidate that fits into memory, for a picture of time against memory.
+
+    ``step_bound_s``: a step time that no placement of it beats.  ``spare_bytes``: what its fullest GPU has left
+    below the limit.  ``on_frontier``: no other candidate is as fast and leaves more.
+    """
+
+    degrees: Degrees
+    micro_batch: int
+    step_bound_s: float
+    spare_bytes: float
+    on_frontier: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A placed, priced and proven plan.
 
@@ -345,6 +360,8 @@ class Plan:
     """How evenly they share out what was counted; ``None`` where nothing was, or one rank holds all."""
     selection: Selection | None = None
     """``None`` where nothing was searched."""
+    trade_offs: tuple[TradeOff, ...] = ()
+    """A sample of what was priced, the fastest first; empty where nothing was searched."""
     survives: tuple[FailureDomainLosses, ...] = ()
     """Losses that leave every part of the state alive (docs/resilience.md); empty in plans made by hand."""
 

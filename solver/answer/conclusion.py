@@ -23,6 +23,7 @@ from solver.answer.assemble import assemble_plan
 from solver.answer.choice import Chosen
 from solver.answer.coverage import coverage
 from solver.answer.robustness import Contender, Drift, drift_of, robustness
+from solver.answer.trade_offs import trade_offs
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch
 from solver.degrees.priced import LeftOut
 from solver.ilp import solver_versions
@@ -75,6 +76,7 @@ def conclude(
     return replace(
         plan,
         alternatives=tuple(others),
+        trade_offs=trade_offs(state.candidates),
         robustness=robustness(contender, contenders, spread),
         selection=_selection(state, chosen, rivals, replace(plan, alternatives=tuple(others))),
     )

@@ -309,6 +309,6 @@ def _row(session: Session, running_plan_id: str) -> RunningPlanRow:
 
 
 def _stored(plan: Plan) -> dict[str, Any]:
-    """A plan as rows keep it: without its timeline, most of its bytes, which only the plan's own page shows."""
-    document: dict[str, Any] = jsonable(replace(plan, timeline=()))
+    """A plan as rows keep it: without timeline and trade-offs, most of its bytes, which only its own page shows."""
+    document: dict[str, Any] = jsonable(replace(plan, timeline=(), trade_offs=()))
     return document

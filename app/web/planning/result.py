@@ -18,6 +18,7 @@ from app.web.planning.seats import SeatGrid, seat_grid
 from app.web.planning.stage_times import stage_times
 from app.web.planning.step_axis import step_axis
 from app.web.planning.step_time import time_bar
+from app.web.planning.trade_offs import trade_off_cloud
 from app.web.planning.waterfall import waterfall
 from cluster_models.cluster.topology import Cluster
 from cluster_models.training.plan import MEMORY_PARTS, NoPlan, Plan
@@ -37,6 +38,7 @@ class Result:
     racks: Drawing
     waterfalls: tuple[Drawing | None, ...]
     """How each alternative came to lose, in their order; ``None`` for one that was not placed."""
+    trade_offs: Drawing | None
     degrees: tuple[Degree, ...]
     seats: SeatGrid
     unused_nodes: tuple[str, ...]
@@ -81,6 +83,7 @@ def result(plan: Plan, workload: TrainingWorkload, cluster: Cluster, window: Win
             None if other.time is None else waterfall(other.time, plan.time, str(other.configuration.degrees))
             for other in plan.alternatives
         ),
+        trade_offs=trade_off_cloud(plan),
         degrees=degrees(plan.configuration.degrees),
         seats=seat_grid(plan.configuration, plan.placement, where, plan.mixed_kinds),
         unused_nodes=plan.unused_nodes,
