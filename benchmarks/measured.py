@@ -121,6 +121,8 @@ def _warned(each: Measured) -> str:
     notes = text(each.row, "notes")
     if "suspicious" in notes.casefold():
         return "the notes call it suspicious"
+    if "change the FLOPs" in notes:
+        return "the notes say that the model does other work than its columns"
     if "trouble likely" in notes:
         return "the notes expect trouble of the network or of a straggler"
     varies = re.search(r"(\d+)% run-to-run variation", notes)

@@ -32,8 +32,24 @@ LINES: Final = (
     (r"fsdp|pytorch", ("llm-foundry-", "torchtitan-")),
 )
 """Which generations (by the start of their names) a source may belong to, by a pattern; the first that matches."""
+STRANGE_LINES: Final = (
+    (
+        r"axolotl|llama-?factory|ms-swift|\btrl\b|lmflow|open-?instruct|accelerate|arctic|ulysses",
+        ("transformers-",),
+    ),
+    (r"levanter|axlearn|paxml|\bt5x\b|\bjax\b|easylm", ("maxtext-",)),
+    (r"colossal|xtuner", ("internevo-",)),
+    (r"gpt-?neox|eleuther", ("megatron-deepspeed-",)),
+    (r"picotron|smollm", ("nanotron-",)),
+    (r"torchtune|olmo|lingua|foundation-model-stack|litgpt|tinyllama|veomni", ("llm-foundry-", "torchtitan-")),
+    (r"primus|rocm|mindspeed|mcore|megascale|galvatron|vescale|paddle", ("megatron-lm-", "megatron-core-")),
+)
+"""The same of products that are no generation, by how each trains: what it is built on, or what that resembles."""
 STRANGERS: Final = re.compile(r"varuna|alpa|composer|fsdp|sailor", re.IGNORECASE)
 """Sources whose own framework is not among the generations; they get the nearest one."""
+SHARDED: Final = ("llm-foundry-", "torchtitan-")
+UNSHARDED: Final = ("megatron-lm-", "megatron-core-")
+"""The generations that a source may resemble of which nothing but the sharding is known."""
 MLPERF_ROUNDS: Final = {
     "1.0": (2021, 6),
     "1.1": (2021, 12),
@@ -114,7 +130,7 @@ def read_framework(row: Row, assumed: Assumed) -> Framework:
 
 
 def _dense_settings(row: Row, notes: str, assumed: Assumed) -> Framework:
-    found = _generation(f"{_product(notes)} {text(row, 'source')}", assumed)
+    found = _generation(f"{_product(notes)} {text(row, 'source')}", assumed, sharded=_is_sharded(row))
     if parallel := text(row, "sequence_parallel"):
         found = replace(found, sequence_parallel=parallel.casefold() not in ("0", "false", "no"))
     elif text(row, "tp") not in ("", "1"):
@@ -167,22 +183,35 @@ def _graphs(notes: str) -> CudaGraphs:
     return CudaGraphs.NONE if "moe_router" in notes and "attn" not in notes else CudaGraphs.PARTIAL
 
 
-def _generation(source: str, assumed: Assumed) -> Framework:
-    lines = next((lines for pattern, lines in LINES if re.search(pattern, source, re.IGNORECASE)), None)
+def _is_sharded(row: Row) -> bool:
+    """Whether the row says that parameters are sharded, as PyTorch's FSDP does."""
+    return text(row, "zero").casefold().startswith(("3", "fsdp", "hsdp"))
+
+
+def _generation(source: str, assumed: Assumed, *, sharded: bool) -> Framework:
+    lines, when = _lines(LINES, source), source_month(source)
+    guessed = lines is None
+    if guessed:
+        resembled = SHARDED if sharded else UNSHARDED if when is not None else None
+        lines = _lines(STRANGE_LINES, source) or resembled
     names = [name for name in frameworks() if lines is not None and name.startswith(lines)]
     if not names:
         return framework(assumed.take("framework", DEFAULT_FRAMEWORK.name, "not recognised in the source"))
     dated = sorted((generation_month(name), name) for name in names)
-    when = source_month(source)
     if when is None:
         name = dated[-1][1]
         if len(dated) > 1:
             assumed.take("framework", name, "latest generation; the source has no date")
         return framework(name)
     name = next((name for month, name in reversed(dated) if month <= when), dated[0][1])
-    if STRANGERS.search(source):
+    if guessed or STRANGERS.search(source):
         assumed.take("framework", name, "the nearest known")
     return framework(name)
+
+
+def _lines(table: tuple[tuple[str, tuple[str, ...]], ...], source: str) -> tuple[str, ...] | None:
+    """Starts of names of the first line of ``table`` that ``source`` matches."""
+    return next((lines for pattern, lines in table if re.search(pattern, source, re.IGNORECASE)), None)
 
 
 def generation_month(name: str) -> Month:

@@ -104,6 +104,21 @@ def test_an_unknown_framework_is_the_default_one_and_said() -> None:
     assert any("not recognised" in note for note in run.assumed)
 
 
+@pytest.mark.parametrize(
+    ("source", "cells", "name"),
+    [
+        ("somebody/axolotl, 2025-06", {"zero": "3"}, "transformers-2025"),
+        ("somebody/OLMo-core, 2025-08", {"zero": "hsdp"}, "torchtitan-2025"),
+        ("a cluster's report of 2025-10", {"zero": "fsdp"}, "torchtitan-2025"),
+        ("a paper, arXiv 2402.15627", {"zero": "2"}, "megatron-lm-3"),
+        ("ROCm/Primus, 2025-09", {}, "megatron-core-0.12"),
+    ],
+)
+def test_a_strange_framework_is_taken_for_what_it_resembles(source: str, cells: dict[str, str], name: str) -> None:
+    """By its name, else by its sharding and date; the run says that it was guessed."""
+    assert read(source=source, **cells).workload.framework.name == name
+
+
 def test_an_unknown_gpu_is_skipped_with_the_reason() -> None:
     """Nothing can be said about a GPU without a data sheet."""
     with pytest.raises(Skipped, match="data sheet"):
