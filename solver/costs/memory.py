@@ -226,10 +226,16 @@ class _States:
 
 
 def _logit_bytes(architecture: Architecture, sizes: LocalSizes, framework: Framework) -> FloatArray:
-    """(n,) bytes of the logits that one head holds: of a micro-batch, or of a chunk of it."""
+    """(n,) bytes of the logits that one head holds: of a micro-batch, or of a chunk of it.
+
+    Ranks that gather them hold their own columns and a copy beside (measured: 5 to 7 GB of 16,384 tokens of Llama 3).
+    """
     tokens = np.minimum(sizes.tokens, framework.loss_chunk_tokens or np.inf)
-    ranks = 1.0 if framework.whole_logits else sizes.tensor
-    return np.asarray(framework.logit_bytes * tokens * architecture.vocabulary / ranks)
+    logits = tokens * architecture.vocabulary
+    if not framework.whole_logits:
+        return np.asarray(framework.logit_bytes * logits / sizes.tensor)
+    gathered = np.where(sizes.tensor > 1, sizes.element_bytes * (1.0 + 1.0 / sizes.tensor), 0.0)
+    return np.asarray((framework.logit_bytes + gathered) * logits)
 
 
 def _states(
