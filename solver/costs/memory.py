@@ -228,7 +228,7 @@ class _States:
 def _logit_bytes(architecture: Architecture, sizes: LocalSizes, framework: Framework) -> FloatArray:
     """(n,) bytes of the logits that one head holds: of a micro-batch, or of a chunk of it.
 
-    Ranks that gather them hold their own columns and a copy beside (measured: 5 to 7 GB of 16,384 tokens of Llama 3).
+    Ranks that gather them hold their own columns and a copy beside (measured: 5 to 7 GB of 16,384 tokens).
     """
     tokens = np.minimum(sizes.tokens, framework.loss_chunk_tokens or np.inf)
     logits = tokens * architecture.vocabulary
