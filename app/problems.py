@@ -73,6 +73,7 @@ _TAGGED: Final = frozenset(
         "list_spares",
         "get_replan_settings",
         "get_plan",
+        "get_run",
     }
 )
 """Operations whose answers have an ETag."""

@@ -63,6 +63,11 @@ _API: Final[Mapping[str, Mapping[Right, str]]] = {
     "health": {OPEN: "get_health get_readiness get_problem_type", READ: "get_metrics"},
     "imports": {READ: "list_import_formats", OPERATE: "import_files"},
     "keys": {SEE_ALL: "list_keys get_key", ADMIN: "create_key revoke_key"},
+    "measured_runs": {
+        READ: "list_runs get_run get_drift",
+        COMPUTE: "create_recalibration",
+        OPERATE: "create_run delete_run",
+    },
     "measurements": {
         READ: "list_measurements list_snapshots get_snapshot",
         PLAN: "take_snapshot",
@@ -124,6 +129,7 @@ _PAGES: Final[Mapping[str, Mapping[Right, str]]] = {
         OPERATE: "change_replan",
     },
     "routes": {OPEN: "static_file", READ: "home"},
+    "run_pages": {READ: "run_list", COMPUTE: "offer_calibration", PLAN: "accept_calibration"},
     "serving_plan_pages": {READ: "new_serving_plan", PLAN: "ask_for_serving_plan"},
     "sign_in_pages": {OPEN: "sign_in sign_in_by_key sign_in_by_provider provider_answer sign_out"},
     "webhook_pages": {READ: "connections deliveries", ADMIN: "change_connections send_again"},

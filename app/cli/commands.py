@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from app.cli.calibration.calibration_commands import experiments, profiler
-from app.cli.clusters.cluster_commands import app as cluster_app
 from app.cli.common_options import (
     Calibration,
     Cluster,
@@ -21,11 +20,9 @@ from app.cli.common_options import (
     Workload,
 )
 from app.cli.endings import reported
-from app.cli.experts.expert_commands import app as experts_app
 from app.cli.failures import failure_commands
+from app.cli.groups import add_groups
 from app.cli.planning import comparison_commands
-from app.cli.planning.framework_commands import app as frameworks_app
-from app.cli.planning.plan_commands import app as plans_app
 from app.cli.planning.serving_options import Also, Exports, MaxGpus, Objective, Pin, ServingOptions
 from app.cli.server import Server, ServerAddress, ServerKey, choose_server
 from app.cli.service import access_commands, service_commands
@@ -36,10 +33,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.add_typer(cluster_app, name="cluster")
-app.add_typer(experts_app, name="experts")
-app.add_typer(frameworks_app, name="frameworks")
-app.add_typer(plans_app, name="plans")
+add_groups(app)
 
 Routing = Annotated[
     list[Path] | None,

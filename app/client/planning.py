@@ -10,6 +10,9 @@ from httpx2 import ServerSentEvent
 from app.client.connection import Connection, part
 
 if TYPE_CHECKING:
+    from pydantic.types import AwareDatetime
+
+    from app.answers.measured_runs import DriftAnswer, MeasuredRunAnswer, RecalibrationAnswer
     from app.answers.plans import PlanAccepted, PlanAnswer, PlanSummary
     from app.answers.routing import RoutingAnswer, RoutingStored, RoutingSummary
     from app.api.v1.answers import PageAnswer
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from app.documents.framework import FrameworkAnswer
     from app.documents.gpu_kinds import GpuKindDocument
     from app.documents.plan_parts import TimelineEventDocument
+    from app.documents.run_reports import RecalibrationRequest, RunReportDocument
     from app.documents.serving_prediction import ServingPredictionDocument
     from app.experts.answer import PlacementAnswer
     from app.experts.rebalancing import RebalanceAnswer, RebalanceRequest
@@ -119,6 +123,67 @@ class PlanningOperations(Connection):
     def get_framework(self, framework: str) -> FrameworkDetail:
         """One generation with its facts, also as a description to start from."""
         told: FrameworkDetail = self._ask("GET", f"/api/v1/frameworks/{part(framework)}", "FrameworkDetail")
+        return told
+
+    def create_run(
+        self, body: RunReportDocument | Mapping[str, Any], *, idempotency_key: str | None = None
+    ) -> MeasuredRunAnswer:
+        """Report what was measured of a finished run; it is kept beside what its plan had predicted."""
+        told: MeasuredRunAnswer = self._ask(
+            "POST", "/api/v1/runs", "MeasuredRunAnswer", headers={"Idempotency-Key": idempotency_key}, body=body
+        )
+        return told
+
+    def list_runs(
+        self,
+        *,
+        cluster: str | None = None,
+        framework: str | None = None,
+        plan: str | None = None,
+        since: AwareDatetime | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> PageAnswer[MeasuredRunAnswer]:
+        """Measured runs beside their predictions, the last that ended first."""
+        told: PageAnswer[MeasuredRunAnswer] = self._ask(
+            "GET",
+            "/api/v1/runs",
+            "PageAnswer[MeasuredRunAnswer]",
+            query={
+                "cluster": cluster,
+                "framework": framework,
+                "plan": plan,
+                "since": since,
+                "limit": limit,
+                "cursor": cursor,
+            },
+        )
+        return told
+
+    def get_run(self, run: str) -> MeasuredRunAnswer:
+        """A measured run; it never changes."""
+        told: MeasuredRunAnswer = self._ask("GET", f"/api/v1/runs/{part(run)}", "MeasuredRunAnswer")
+        return told
+
+    def delete_run(self, run: str, *, if_match: str | None = None) -> None:
+        """Forget a run that was measured wrongly: nothing is fitted to it any more."""
+        self._ask("DELETE", f"/api/v1/runs/{part(run)}", "None", headers={"If-Match": if_match})
+
+    def get_drift(
+        self, *, cluster: str | None = None, framework: str | None = None, since: AwareDatetime | None = None
+    ) -> DriftAnswer:
+        """How far measured steps are from predictions by cluster."""
+        told: DriftAnswer = self._ask(
+            "GET",
+            "/api/v1/drift",
+            "DriftAnswer",
+            query={"cluster": cluster, "framework": framework, "since": since},
+        )
+        return told
+
+    def create_recalibration(self, body: RecalibrationRequest | Mapping[str, Any]) -> RecalibrationAnswer:
+        """Fit a calibration to reported runs and say what it would change; takes seconds, and stores nothing."""
+        told: RecalibrationAnswer = self._ask("POST", "/api/v1/recalibrations", "RecalibrationAnswer", body=body)
         return told
 
     def list_models(self, *, limit: int | None = None, cursor: str | None = None) -> PageAnswer[ModelAnswer]:

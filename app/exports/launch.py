@@ -88,9 +88,21 @@ def render_slurm(launch: Launch, options: Options) -> str:
             "    done",
             '    echo "$SLURMD_NODENAME is not in this plan" >&2; exit 2',
             f"' meshwright {command_words(launch)}",
+            *reporting(options),
             "",
         ]
     )
+
+
+def reporting(options: Options) -> list[str]:
+    """Lines of a Slurm script that tell the service what a run took which came to its end."""
+    if not options.report:
+        return []
+    command = f'meshwright runs report --plan {options.report} --log "${{TRAIN_LOG:-slurm-$SLURM_JOB_ID.out}}"'
+    return [
+        "# MESHWRIGHT_SERVER and MESHWRIGHT_KEY name the service that is told what the run took.",
+        f'[[ -z "${{MESHWRIGHT_SERVER:-}}" ]] || {command} || echo "the run was not reported" >&2',
+    ]
 
 
 def cores(launch: Launch, options: Options, *, ranks: int) -> list[str]:

@@ -13,7 +13,7 @@ from cluster_models.errors import InvalidInput
 _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
 _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _QUANTITY: Final = re.compile(r"[1-9][0-9]{0,8}(Ki|Mi|Gi|Ti)?")
-_MAY_BE_EMPTY: Final = ("checkpoint", "topology_label", "rdma_resource")
+_MAY_BE_EMPTY: Final = ("checkpoint", "topology_label", "rdma_resource", "report")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,8 @@ class Options:
     ``ipc_lock``: with one of these two, pods may lock memory; ``shared_memory``: size of /dev/shm (empty = half of
     the host's).  ``cpus_per_gpu``: cores that Slurm gives each rank (0 = as it does), ``cpu_bind``: how it binds
     them.  ``model_path``: the weights that an engine serves, ``draft_path`` those that draft for it where the model
-    does not draft for itself.
+    does not draft for itself.  ``report``: id of the plan or running plan whose measured steps the script reports
+    when the run has ended (empty = it does not).
     """
 
     job: str = "meshwright"
@@ -50,6 +51,7 @@ class Options:
     cpu_bind: str = "none"
     model_path: str = "/models/model"
     draft_path: str = "/models/draft"
+    report: str = ""
 
     def __post_init__(self) -> None:
         for name in ("job", "namespace", "queue"):

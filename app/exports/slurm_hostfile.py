@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from app.exports.contract import ZIP, Export, ExportFile, Files
-from app.exports.launch import binding, cores, sharing
+from app.exports.launch import binding, cores, reporting, sharing
 from app.exports.launch_value import Launch
 from app.exports.options import Options
 from app.exports.readback.shell import SLURM_SAYS, read_slurm_hostfile
@@ -41,6 +41,7 @@ def render_slurm_hostfile(launch: Launch, options: Options) -> Files:
         '    export CUDA_VISIBLE_DEVICES="${gpus[SLURM_PROCID / LOCAL_WORLD_SIZE]}"',
         '    exec python "$@"',
         f"' meshwright {command_words(launch)}",
+        *reporting(options),
         "",
     ]
     return (

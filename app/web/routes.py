@@ -25,6 +25,7 @@ from app.web.failures.job_pages import router as job_router
 from app.web.failures.replan import replan_line
 from app.web.failures.replan_pages import router as replan_router
 from app.web.failures.what_if_pages import router as what_if_router
+from app.web.feedback.run_pages import router as run_router
 from app.web.listing import cluster_line, plan_line
 from app.web.planning.comparison_pages import router as comparison_router
 from app.web.planning.framework_pages import router as framework_router
@@ -88,6 +89,7 @@ router.include_router(replan_router)
 router.include_router(webhook_router)
 router.include_router(cluster_router)
 router.include_router(calibration_router)
+router.include_router(run_router)
 router.include_router(framework_router)
 # before the statistics, for the same reason
 router.include_router(moves_router)

@@ -132,7 +132,7 @@ def patterns_of(runs: Sequence[TrainingRun], errors: FloatArray) -> tuple[Patter
         ]
         if not cuts:
             break
-        chances = [_chance(slower, upper) for _, _, upper in cuts]
+        chances = [chance_of(slower, upper) for _, _, upper in cuts]
         least = min(chances)
         setting, threshold, upper = min(
             (cut for cut, chance in zip(cuts, chances, strict=True) if chance <= least * (1.0 + SAME)),
@@ -209,7 +209,8 @@ def _thresholds(column: FloatArray) -> list[float]:
     return [float(cuts[i]) for i in chosen]
 
 
-def _chance(slower: FloatArray, upper: BoolArray) -> float:
+def chance_of(slower: FloatArray, upper: BoolArray) -> float:
+    """Probability that errors (r,) part so by chance into ``upper`` (r,) and the others."""
     # Imported late: it takes a third of a second, and a service that fits nothing has no use for it.
     from scipy.stats import mannwhitneyu  # noqa: PLC0415
 

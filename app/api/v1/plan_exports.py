@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 from fastapi import Path, Query, Response
 from pydantic import BaseModel, Field
 
 from app.api.v1.answers import address
-from app.exports.contract import Family, refusal
+from app.exports.contract import Export, Family, refusal
 from app.exports.options import Options, options_of
 from app.exports.packing import packed
 from app.exports.registry import EXPORTS
@@ -75,10 +76,15 @@ def export_answers(plan: Plan, *place: str) -> list[ExportAnswer]:
     ]
 
 
-def export_file(plan: Plan, name: str, given: list[str] | None) -> Response:
-    """The file of a plan in a known format; raises ``InvalidInput`` of an option or a refusal."""
-    export = EXPORTS[name]
-    content = packed(export, export.files(plan, set_options(given or [])))
+def export_file(plan: Plan, name: str, given: list[str] | None, *, report: str = "") -> Response:
+    """The file of a plan in a known format; raises ``InvalidInput`` of an option or a refusal.
+
+    ``report``: the id under which its launch script reports the run, unless another one is given.
+    """
+    export, options = EXPORTS[name], set_options(given or [])
+    if isinstance(export, Export) and not options.report:
+        options = replace(options, report=report)
+    content = packed(export, export.files(plan, options))
     disposition = f'attachment; filename="{export.file_name}"'
     return Response(content, media_type=export.media_type, headers={"Content-Disposition": disposition})
 

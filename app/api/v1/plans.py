@@ -136,7 +136,7 @@ def get_export(
         return serving_export_file(found, export_format, given)
     if export_format not in EXPORTS:
         raise NotFound("export format of a training plan", export_format)
-    return export_file(found, export_format, given)
+    return export_file(found, export_format, given, report=plan)
 
 
 def _finished(session: Session, plan_id: str) -> Plan | ServingPlan:

@@ -86,4 +86,4 @@ def get_running_plan_export(
     """
     with service.read_sessions() as session:
         found = running_plans.get_content(session, running_plan_id=running_plan)
-    return export_file(found, export_format, given)
+    return export_file(found, export_format, given, report=running_plan)

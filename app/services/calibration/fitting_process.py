@@ -32,7 +32,11 @@ def fit_in_process(
     runs = None if runs_csv is None else read_training_runs(runs_csv, described=described)
     if runs is not None:
         _check_size(runs)
-    measured = Measured(profile=profile, gpu=gpu, runs=runs)
+    return fit_measured(Measured(profile=profile, gpu=gpu, runs=runs), name=name)
+
+
+def fit_measured(measured: Measured, *, name: str) -> CalibrationDocument:
+    """The calibration of measurements; raises ``InvalidInput``, or ``NotReady`` while others are waited for."""
     return in_subprocess(_fitted, measured, name, limit_s=LIMIT_S, what="runs", command="meshwright calibrate")
 
 

@@ -38,6 +38,7 @@ _OPTIONS: Final = {
     "cpus_per_gpu": ("Cores per GPU", "Cores that Slurm gives each rank; 0: as it does by itself."),
     "cpu_bind": ("CPU binding", "How Slurm binds tasks to cores."),
     "model_path": ("Model path", "The weights to serve."),
+    "report": ("Report as", "Id of the plan whose measured steps the script reports in the end; empty: none."),
     "draft_path": ("Draft path", "The weights that draft, where the model does not draft for itself."),
 }
 _LAUNCHED: Final = ("command", "checkpoint", "port")
@@ -51,8 +52,8 @@ TAKEN: Final[Mapping[str, tuple[str, ...]]] = {
     "torchrun": _LAUNCHED,
     "torchrun-nodes": _LAUNCHED,
     "openmpi": _LAUNCHED,
-    "slurm": ("job", *_LAUNCHED, *_CORES),
-    "slurm-hostfile": ("job", *_LAUNCHED, *_CORES),
+    "slurm": ("job", *_LAUNCHED, *_CORES, "report"),
+    "slurm-hostfile": ("job", *_LAUNCHED, *_CORES, "report"),
     "jobset": _POD,
     "kueue": (*_ON_HOST, "queue", "topology_label"),
     "volcano": (*_POD, "queue"),

@@ -43,6 +43,7 @@ OTHERS: Final = {
     "cpu_bind": "cores",
     "model_path": "/other/model",
     "draft_path": "/other/draft",
+    "report": "0f4d2c8e",
 }
 
 
