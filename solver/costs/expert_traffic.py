@@ -34,7 +34,7 @@ launches nothing meanwhile that would hide it (measured: 34 steps of three model
 to 0.7 us; UCCL-EP's README 0.19 us with 8 and 0.34 us with 16 bits)."""
 _DIRECT_RATE: Final = 1.1
 """Rate of kernels that drive cards themselves over that of NCCL's collectives, 0.8 of nominal (docs/links.md): 43.5
-to 45.8 of 50 GB/s without the copies that stay in the node (DeepEP's README and its notes on legacy kernels, InfiniBand NDR)."""
+to 45.8 of 50 GB/s without the copies that stay in the node (README of DeepEP, InfiniBand NDR)."""
 
 
 def expert_traffic(
