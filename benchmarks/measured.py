@@ -14,7 +14,7 @@ from typing import Final
 from benchmarks.published import read_run
 from benchmarks.published_frameworks import Month, source_month
 from benchmarks.rows import Row, Skipped, number, read_rows, text
-from cluster_models.calibration.training_run import TrainingRun
+from cluster_models.calibration.training_run import MemoryCounter, TrainingRun
 from cluster_models.model.flops import AttentionCount, forward_flops_per_token, model_flops_per_token
 from cluster_models.units import TFLOP
 
@@ -31,6 +31,9 @@ CONFIGURATION_COLUMNS: Final = (
     "model_name", "layers", "seq_len", "gpu", "num_gpus", "precision", "tp", "pp", "cp", "ep", "etp", "vpp",
     "micro_batch", "global_batch",
 )  # fmt: skip
+FULL: Final = 0.92
+"""Share of a GPU's memory from which on PyTorch's allocator finds no room for what comes and goes: it gives blocks
+back to the driver and takes others in every micro-batch.  8 runs of nanotron above took 3 to 7 times as long."""
 STALLED: Final = 2.0
 """Times as long a micro-batch as usual; transfers of nanotron's sweeps stalled at about a second each."""
 LEAST_LAYOUT: Final = 3
@@ -102,6 +105,7 @@ def with_doubts(measured: Sequence[Measured], *, peaks: bool = False) -> list[Me
             each,
             doubt=listed.get(each.run.name, "")
             or _warned(each)
+            or ("" if peaks else _full(each))
             or _disagreement(each)
             or contradicted.get(each.run.name, "")
             or stalled.get(each.run.name, ""),
@@ -129,6 +133,17 @@ def _warned(each: Measured) -> str:
     if varies and float(varies[1]) / 100.0 > NOISE:
         return f"the source warns of {varies[1]} % variation between runs of one configuration"
     return ""
+
+
+def _full(each: Measured) -> str:
+    """Why the step tells nothing of the configuration where the allocator had no room; empty where it had."""
+    run = each.run
+    taken = (run.peak_memory_bytes or 0.0) / run.gpu.memory_bytes
+    if run.step_s is None or run.memory_counter is not MemoryCounter.RESERVED or taken < FULL:
+        return ""
+    return (
+        f"PyTorch reserved {taken:.0%} of the memory, so that its allocator gave blocks back and took others anew"
+    )
 
 
 def _disagreement(each: Measured) -> str:
