@@ -24,6 +24,7 @@ from benchmarks.published_memory import (
     read_measured_stage,
 )
 from benchmarks.published_models import read_architecture
+from benchmarks.published_recipes import with_recipe
 from benchmarks.rows import Assumed, Row, Skipped, number, text, whole
 from cluster_models.calibration.training_run import TrainingRun
 from cluster_models.cluster.gpus import Precision
@@ -57,11 +58,13 @@ FULLY_SHARDED: Final = ("llm-foundry", "torchtitan", "automodel", "maxtext", "ke
 USUAL_RECOMPUTE: Final = (
     ("torchtitan", "", Recompute.SELECTIVE),
     ("maxtext", "", Recompute.FULL),
+    ("nemo-25.04", "deepseek", Recompute.SELECTIVE),
     ("automodel", "gpt-oss-120b", Recompute.NONE),
     ("automodel", "", Recompute.FULL),
 )
 """What these frameworks recompute of models whose names start so, by default or in the recipes of their benchmarks:
-MaxText keeps only queries, keys and values of 70B, Automodel says so in ``examples/benchmark/configs``."""
+MaxText keeps only queries, keys and values of 70B, NVIDIA's launch scripts and Automodel's
+``examples/benchmark/configs`` say so."""
 FULL_WITHOUT_OVERLAP: Final = re.compile(
     r"recompute (?:of the overlap-off runs not printed|(?:and VPP assumed from|as in) the DSV3)"
 )
@@ -92,6 +95,9 @@ def _run(row: Row, assumed: Assumed) -> TrainingRun:
     hardware = read_hardware(row, assumed)
     precision = _precision(row, hardware, assumed)
     framework = read_framework(row, assumed)
+    if (recipe := with_recipe(row, framework.name, precision)) is not None:
+        row, framework = recipe, read_framework(recipe, Assumed())
+        assumed.take("settings", "those of the recipe", text(row, "recompute"))
     sequence = whole(row, "seq_len") or assumed.take(
         "sequence length", _by_name(SEQUENCES, framework, USUAL_SEQUENCE)
     )

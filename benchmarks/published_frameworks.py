@@ -90,6 +90,12 @@ CONTAINER: Final = re.compile(r"\bnemo 2\d\.\d\d")
 BRIDGE: Final = re.compile(r"megatron-bridge 0\.(\d)")
 """A release of Megatron-Bridge that the notes name; containers carry it since 25.09 (0.1, its changelog)."""
 BRIDGE_CONTAINERS: Final = {"1": "25.09", "2": "25.11", "3": "26.02", "4": "26.04", "5": "26.06", "6": "26.08"}
+DGXC_BRIDGE: Final = re.compile(
+    r"dgxc-benchmarking v(25\.1\d|2[6-9]\.\d\d)(?!.*(?:grok|nemotron-?4|torchtitan))", re.IGNORECASE
+)
+"""Collections whose recipes are Megatron-Bridge's, but for those of models that stayed with NeMo (its metadata)."""
+DGXC_CONTAINERS: Final = {"25.10": "25.09", "25.12": "25.11", "26.02": "26.02", "26.05": "26.04", "26.06": "26.04"}
+"""Containers that they run."""
 FP32_BUCKET_BYTES: Final = 6e9
 """Copies of gradients in DeepSpeed's pipeline with BF16_Optimizer: flat in FP32 (``buffered_allreduce_fallback``),
 5e8 elements and the tensor that overfills them at a time, the embedding of BigScience's models."""
@@ -102,6 +108,9 @@ BALANCES: Final = (
 """By words of the notes."""
 PRINTED_RECIPE: Final = re.compile(r"recipe v0\.[0-5]\.")
 """Notes that print all that a recipe of Megatron-Bridge switches on; from v0.6 on recipes print none of it."""
+UNFUSED_LATENT: Final = ("nemo-25.04",)
+"""Generations whose libraries had no fused attention for latent heads (192 and 128 elements) on Blackwell: NVIDIA's
+launcher recomputes their attention core on GB200 alone (dgxc-benchmarking v25.05.05, deepseek_v3/pretraining)."""
 BEFORE_BLACKWELL: Final = ("H", "A", "V")
 """GPU kinds, by their first letter, whose recipes do not capture whole iterations as CUDA graphs."""
 
@@ -130,25 +139,35 @@ def read_framework(row: Row, assumed: Assumed) -> Framework:
 
 
 def _dense_settings(row: Row, notes: str, assumed: Assumed) -> Framework:
-    found = _generation(f"{_product(notes)} {text(row, 'source')}", assumed, sharded=_is_sharded(row))
+    source = text(row, "source")
+    found = _generation(f"{_product(notes, source)} {source}", assumed, sharded=_is_sharded(row))
     if parallel := text(row, "sequence_parallel"):
         found = replace(found, sequence_parallel=parallel.casefold() not in ("0", "false", "no"))
     elif text(row, "tp") not in ("", "1"):
         assumed.take("sequence parallelism", found.sequence_parallel, "the framework's default")
-    if re.search(r"async ?tp", notes):
-        found = replace(found, overlap_tensor=True)
-    if "chunked loss" in notes:
-        found = replace(found, loss_chunk_tokens=LOSS_CHUNK)
-    if "rowwise" in notes:
-        found = replace(found, float8_scaling=Float8Scaling.ROW)
-    if "eager" in notes or "no compile" in notes:
-        found = replace(found, fused_kernels=False)
+    found = _kernels(found, row, notes)
     if group := re.search(r"zero1=(\d+)", text(row, "zero")):
         found = replace(found, sharding_ranks=int(group[1]))
     if found.name.startswith("megatron-deepspeed") and text(row, "precision").startswith("bf16"):
         found = replace(found, gradient_bytes=4.0, own_gradient_bytes=2.0, bucket_bytes=FP32_BUCKET_BYTES)
     if found.name.startswith("transformers") and text(row, "zero") == "2":
         found = replace(found, gradient_bytes=2.0, shards_gradients=True)  # DeepSpeed's
+    return found
+
+
+def _kernels(found: Framework, row: Row, notes: str) -> Framework:
+    """Kernels and collectives as far as the row departs from its generation."""
+    if re.search(r"async ?tp", notes):
+        found = replace(found, overlap_tensor=True)
+    if "chunked loss" in notes:
+        found = replace(found, loss_chunk_tokens=LOSS_CHUNK)
+    blackwell = not text(row, "gpu").startswith(BEFORE_BLACKWELL)
+    if found.name in UNFUSED_LATENT and blackwell and text(row, "model_name").startswith("deepseek"):
+        found = replace(found, fused_attention=False)
+    if "rowwise" in notes:
+        found = replace(found, float8_scaling=Float8Scaling.ROW)
+    if "eager" in notes or "no compile" in notes:
+        found = replace(found, fused_kernels=False)
     return found
 
 
@@ -166,13 +185,16 @@ def _with_experts(found: Framework, row: Row, notes: str) -> Framework:
     return replace(found, expert_overlap=overlap, expert_balance=balance)
 
 
-def _product(notes: str) -> str:
+def _product(notes: str, source: str) -> str:
     """The container or library that the notes name, which a collection of several does not; else empty."""
     if bridge := BRIDGE.search(notes):
         return f"nemo {BRIDGE_CONTAINERS[bridge[1]]}"
     if "deepspeed zero" in notes:
         return "transformers"
     container = CONTAINER.search(notes)
+    if collection := DGXC_BRIDGE.search(source):
+        release = container[0] if container else f"nemo {DGXC_CONTAINERS.get(collection[1], collection[1])}"
+        return f"megatron-bridge {release}"
     return container[0] if container else ""
 
 

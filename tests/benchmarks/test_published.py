@@ -14,7 +14,7 @@ from benchmarks.published_frameworks import LINES, generation_month, source_mont
 from benchmarks.published_layouts import layout_counts, spread_layers
 from benchmarks.rows import Skipped
 from cluster_models.cluster.gpus import Precision
-from cluster_models.training.framework_choices import Float8Scaling
+from cluster_models.training.framework_choices import CudaGraphs, ExpertDispatch, Float8Scaling
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, frameworks
 from cluster_models.training.workload import Recompute, Sharding
 
@@ -112,11 +112,30 @@ def test_an_unknown_framework_is_the_default_one_and_said() -> None:
         ("a cluster's report of 2025-10", {"zero": "fsdp"}, "torchtitan-2025"),
         ("a paper, arXiv 2402.15627", {"zero": "2"}, "megatron-lm-3"),
         ("ROCm/Primus, 2025-09", {}, "megatron-core-0.12"),
+        ("NVIDIA/dgxc-benchmarking v26.05 llama3.1", {}, "megatron-bridge-26.04"),
+        ("NVIDIA/dgxc-benchmarking v25.12 grok1", {}, "nemo-25.04"),
+        ("NVIDIA/dgxc-benchmarking v26.02 deepseek_v3/pretrain/torchtitan", {"zero": "fsdp"}, "torchtitan-2025"),
     ],
 )
 def test_a_strange_framework_is_taken_for_what_it_resembles(source: str, cells: dict[str, str], name: str) -> None:
     """By its name, else by its sharding and date; the run says that it was guessed."""
     assert read(source=source, **cells).workload.framework.name == name
+
+
+def test_settings_that_a_row_leaves_out_are_those_of_its_recipe() -> None:
+    """Found by release, GPU, precision and degrees; what the row prints wins, and other degrees have none."""
+    cells = {
+        "source": "NVIDIA-NeMo/Megatron-Bridge, made up, NeMo 26.04", "model_name": "deepseek-v3", "layers": "61",
+        "gpu": "GB200", "gpus_per_node": "4", "num_gpus": "256", "precision": "mxfp8", "global_batch": "2048",
+        "tp": "1", "pp": "4", "vpp": "4", "dp": "64", "ep": "64", "recompute": "",
+        "moe_layers": "58", "experts": "256", "topk": "8", "moe_ffn_hidden": "2048",
+    }  # fmt: skip
+    departures: tuple[dict[str, str], ...] = ({}, {"notes": "MoE dispatcher deepep"}, {"vpp": "2"})
+    found, printed, other = (read(**cells | more) for more in departures)
+    assert found.workload.framework.cuda_graphs is CudaGraphs.PARTIAL
+    assert any(note.startswith("settings") for note in found.assumed)
+    assert printed.workload.framework.expert_dispatch is ExpertDispatch.DEEPEP
+    assert printed.workload.framework.cuda_graphs is other.workload.framework.cuda_graphs is CudaGraphs.NONE
 
 
 def test_an_unknown_gpu_is_skipped_with_the_reason() -> None:
