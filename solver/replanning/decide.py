@@ -57,6 +57,26 @@ class ReplanProgress:
 OnReplanProgress = Callable[[ReplanProgress], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Options of what is no training job and shares its spares, at least one that holds none of them for each id.
+
+    ``promises`` say what no others of them are worth more than.
+    """
+
+    options: tuple[RecoveryOption, ...] = ()
+    promises: tuple[Promise, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedBeside:
+    """Decision about training jobs, and the options ``chosen`` beside them, by id; ``bound`` is that of both."""
+
+    batch: BatchDecision
+    chosen: Mapping[str, RecoveryOption]
+    bound: float
+
+
 @dataclass(slots=True, eq=False)
 class _Search:
     """State of the search; ``chosen`` is the best choice of one option a job, by job id."""
@@ -67,6 +87,7 @@ class _Search:
     limits: Limits
     started: float
     chosen: dict[str, RecoveryOption]
+    beside: Beside = field(default_factory=Beside)
     books: dict[str, ShapeBook | None] = field(default_factory=dict)
     asks: dict[str, tuple[Ask, ...]] = field(default_factory=dict)
     bound: float = float("inf")
@@ -96,11 +117,11 @@ class _Search:
 
     @property
     def every_option(self) -> list[RecoveryOption]:
-        return [option for columns in self.columns for option in columns.options]
+        return [*(option for columns in self.columns for option in columns.options), *self.beside.options]
 
     @property
     def promises(self) -> list[Promise]:
-        return [ask.promise for asks in self.asks.values() for ask in asks]
+        return [*(ask.promise for asks in self.asks.values() for ask in asks), *self.beside.promises]
 
     @property
     def gap(self) -> float:
@@ -120,6 +141,22 @@ def decide(
     Every job in question gets an option, at worst to pause.  The order of jobs and spares in ``problem`` does not
     matter.
     """
+    found = decide_beside(
+        problem, Beside(), options, prepared=prepared, on_progress=on_progress, is_cancelled=is_cancelled
+    )
+    return found.batch
+
+
+def decide_beside(
+    problem: ReplanProblem,
+    beside: Beside,
+    options: ReplanOptions | None = None,
+    *,
+    prepared: Sequence[PreparedJob] = (),
+    on_progress: OnReplanProgress | None = None,
+    is_cancelled: IsCancelled | None = None,
+) -> DecidedBeside:
+    """As ``decide``, together with what shares the spares."""
     options, started = options or ReplanOptions(), time.monotonic()
     asked = asked_columns(problem, touched(problem))
     ids = {column.job.id for column in asked}
@@ -128,7 +165,7 @@ def decide(
     for column in columns:
         for known in (known for known in prepared if known.job_id == column.job.id):
             column.add(fitting_options(problem, column.job, known))
-    search = _Search(problem, options, columns, limits_of(problem, columns), started, {})
+    search = _Search(problem, options, columns, limits_of(problem, columns), started, {}, beside)
 
     def told(phase: str) -> None:
         if on_progress is not None:
@@ -136,7 +173,12 @@ def decide(
 
     stopped_by = _run(search, told, is_cancelled)
     solver = f"{options.backend} behind a relaxation by highs"
-    return conclude(problem, asked, search.chosen | aside, bound=search.bound, stopped_by=stopped_by, solver=solver)
+    own = {column.job.id for column in columns}
+    others = {job_id: option for job_id, option in search.chosen.items() if job_id not in own}
+    chosen = {job_id: option for job_id, option in search.chosen.items() if job_id in own}
+    bound = search.bound - sum(option.value_flop for option in others.values())
+    batch = conclude(problem, asked, chosen | aside, bound=bound, stopped_by=stopped_by, solver=solver)
+    return DecidedBeside(batch, others, search.bound)
 
 
 def limits_of(problem: ReplanProblem, columns: Sequence[JobColumns]) -> Limits:
@@ -174,7 +216,7 @@ def greedy(
 
 def _run(search: _Search, told: Callable[[str], None], is_cancelled: IsCancelled | None) -> StopReason:
     """Work out options and choose among them until the gap is closed or something stops it."""
-    if not search.columns:
+    if not search.columns and not search.beside.options:
         search.bound = 0.0
         return StopReason.PROVEN
     _first_round(search)
@@ -216,6 +258,10 @@ def _first_round(search: _Search) -> None:
             columns.add(swaps(columns, [name for name in columns.pool if name not in taken]))
         taken |= _taken(columns)
     search.chosen = greedy(search.columns, search.limits)
+    for option in sorted(search.beside.options, key=lambda option: -option.value_flop):
+        taken_gpus = {gpu for each in search.chosen.values() for gpu in each.holds}
+        if option.job_id not in search.chosen and taken_gpus.isdisjoint(option.holds):
+            search.chosen[option.job_id] = option
 
 
 def _taken(columns: JobColumns) -> set[str]:

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 
 import numpy as np
 
-from cluster_models.cluster.topology import NodeState
 from cluster_models.errors import InvalidWorkload, SolverFailed
 from cluster_models.serving.goal import ServingMode, ServingObjective
 from cluster_models.serving.plan import (
     FrontPoint,
-    ModelFigures,
     ServingAlternative,
     ServingCertificate,
     ServingPlan,
-    ServingWarning,
-    ServingWarningKind,
 )
 from cluster_models.serving.refusal import NoServingPlan
-from cluster_models.serving.replicas import ReplicaGroup
 from cluster_models.serving.workload import Pool, ServingConfiguration, Worker, check_serving
 from cluster_models.training.plan import Provenance, StopReason
 from solver.ilp import solver_versions
 from solver.problem import IsCancelled, SearchOptions
 from solver.serving.planning.alternatives import alternatives_of
-from solver.serving.planning.figures import model_figures, replica_groups
+from solver.serving.planning.assembling import assembled, grouped
 from solver.serving.planning.front import front_of
 from solver.serving.planning.idle import idle_gpus
 from solver.serving.planning.islands import Site, site_of
@@ -48,7 +42,7 @@ def plan_serving(
     time limit ends before any plan was seen.
     """
     check_problem(problem)
-    provenance = _provenance(problem, options)
+    provenance = provenance_of(problem, options)
     site = site_of(problem.snapshot, problem.goal)
     if not site.islands:
         return without_gpus(problem, provenance)
@@ -91,59 +85,21 @@ def check_problem(problem: ServingProblem) -> None:
 def _plan(
     problem: ServingProblem, options: SearchOptions, site: Site, found: Found, provenance: Provenance
 ) -> ServingPlan:
-    groups: list[ReplicaGroup] = []
-    figures: list[ModelFigures] = []
+    groups, figures = grouped(problem.models, found.settled, site)
     alternatives: list[ServingAlternative] = []
     front: list[FrontPoint] = []
-    for model, (served, settled) in enumerate(zip(problem.models, found.settled, strict=True)):
-        own, is_measured = replica_groups(model, served, settled, site)
-        figures.append(model_figures(model, own, is_measured=is_measured))
-        alternatives += alternatives_of(
-            model, found.prices[model], site, found.zones, problem.goal, own, options.alternatives
-        )
-        front += front_of(model, found.prices[model], found.zones, own)
-        groups += own
+    for model, own in enumerate(groups):
+        prices = found.prices[model]
+        alternatives += alternatives_of(model, prices, site, found.zones, problem.goal, own, options.alternatives)
+        front += front_of(model, prices, found.zones, own)
     placed = [each for settled in found.settled for each in settled.groups]
-    gpus = sum(each.gpus for each in groups)
-    tokens_per_s = sum(each.output_tokens_per_s.value for each in figures)
-    return ServingPlan(
-        goal=problem.goal,
-        models=problem.models,
-        groups=tuple(_numbered(groups)),
-        figures=tuple(figures),
-        gpus=gpus,
-        tokens_per_s=tokens_per_s,
-        tokens_per_s_per_gpu=tokens_per_s / gpus,
-        price_usd_per_hour=_price(site, groups),
-        power_watts=sum(
-            site.snapshot.cluster.gpu_kinds[each.replicas[0].gpu_kind].power_watts * each.gpus for each in groups
-        ),
+    plan = assembled(problem, site, groups, figures, _certificate(found, options), provenance)
+    return replace(
+        plan,
         idle=idle_gpus(site, found.zones, [offer.group for offer in found.offers], placed, problem.goal),
-        certificate=_certificate(found, options),
         alternatives=tuple(alternatives),
         front=tuple(front),
-        warnings=tuple(_warnings(problem, site, groups, [each.measured_engine for each in figures])),
-        provenance=provenance,
     )
-
-
-def _numbered(groups: Sequence[ReplicaGroup]) -> Iterator[ReplicaGroup]:
-    """The groups with their replicas numbered from 0."""
-    first = 0
-    for group in groups:
-        yield replace(
-            group,
-            replicas=tuple(replace(each, number=first + index) for index, each in enumerate(group.replicas)),
-        )
-        first += len(group.replicas)
-
-
-def _price(site: Site, groups: Sequence[ReplicaGroup]) -> float | None:
-    kinds = site.snapshot.cluster.gpu_kinds
-    prices = [(kinds[each.replicas[0].gpu_kind].price_usd_per_hour, each.gpus) for each in groups]
-    if any(price is None for price, _ in prices):
-        return None
-    return sum(price * gpus for price, gpus in prices if price is not None)
 
 
 def _certificate(found: Found, options: SearchOptions) -> ServingCertificate:
@@ -161,39 +117,8 @@ def _certificate(found: Found, options: SearchOptions) -> ServingCertificate:
     )
 
 
-def _warnings(
-    problem: ServingProblem, site: Site, groups: Sequence[ReplicaGroup], measured: Sequence[bool]
-) -> Iterator[ServingWarning]:
-    used = {place.node for group in groups for replica in group.replicas for place in replica.places}
-    guessed = _estimated(site, groups)
-    if guessed:
-        yield ServingWarning(ServingWarningKind.ESTIMATED_LINKS, guessed)
-    for served, known in zip(problem.models, measured, strict=True):
-        if not known:
-            kinds = sorted({group.replicas[0].gpu_kind for group in groups})
-            yield ServingWarning(ServingWarningKind.UNMEASURED_ENGINE, (served.workload.engine.name, *kinds))
-    slow = tuple(
-        node.name
-        for node in site.snapshot.cluster.nodes
-        if node.name in used and (node.state is NodeState.DEGRADED or node.compute_slowdown > 1)
-    )
-    if slow:
-        yield ServingWarning(ServingWarningKind.DEGRADED_NODES, slow)
-
-
-def _estimated(site: Site, groups: Sequence[ReplicaGroup]) -> tuple[str, ...]:
-    """Nodes of groups that span islands whose links were not measured."""
-    place = {node: index for index, island in enumerate(site.islands) for node in island.nodes}
-    found: dict[str, None] = {}
-    for group in groups:
-        nodes = list(dict.fromkeys(each.node for replica in group.replicas for each in replica.places))
-        rows = np.array([place[node] for node in nodes])
-        if (site.estimated[np.ix_(rows, rows)] & ~np.equal.outer(rows, rows)).any():
-            found |= dict.fromkeys(nodes)
-    return tuple(found)
-
-
-def _provenance(problem: ServingProblem, options: SearchOptions) -> Provenance:
+def provenance_of(problem: ServingProblem, options: SearchOptions) -> Provenance:
+    """What a plan of ``problem`` is made from."""
     return Provenance(
         product_version=version("meshwright"),
         cost_model_version=SERVING_MODEL_VERSION,

@@ -1,0 +1,1 @@
+"""Serving deployments after failures: what lives on, what starts anew, and what that is worth."""
