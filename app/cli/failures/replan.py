@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import typer
-from rich.text import Text
 
 from app.cli.endings import Ending, Failed, complain
 from app.cli.failures.failure_options import ToldFailures, looked_up, reported
@@ -23,20 +22,24 @@ from app.cli.failures.replan_options import (
     spares_of,
     without_own_use,
 )
+from app.cli.failures.replan_progress import progress_line
+from app.cli.failures.replan_shared import run_shared
 from app.cli.failures.replan_view import AskedView, decision_view
+from app.cli.failures.serving_jobs import check_apart, split_jobs
 from app.cli.files import read_snapshot
 from app.cli.progress import cancelled_by_interrupt, shown_progress
 from app.cli.terminal import console, error_console
-from app.presentation.figures import count, percent
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.cluster.topology import Cluster, NodeState
 from cluster_models.errors import InvalidInput, SolverFailed
 from cluster_models.health.conditions import Condition, conditions_of
 from cluster_models.health.degraded import degraded
 from cluster_models.jobs.recovery import BatchDecision
+from cluster_models.jobs.serving import ServingJob
 from solver.replanning.check import check_decision
-from solver.replanning.decide import ReplanProgress, decide, safe_answer
+from solver.replanning.decide import decide, safe_answer
 from solver.replanning.problem import HORIZON_S, SPARE_WORTH_SHARE, ReplanOptions, ReplanProblem
+from solver.replanning.together import SharedProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,13 @@ def run_replan(asked: AskedReplan) -> None:
     """Decide and hand out the decision; Ctrl-C ends the search with the best found so far."""
     options = _options(asked)
     asked.files.check()
-    problem, conditions = _problem(asked)
+    stored = read_snapshot(asked.cluster)
+    typed, serving = split_jobs(asked.jobs, stored.cluster)
+    asked = replace(asked, jobs=typed)
+    problem, conditions = _problem(asked, stored, serving)
+    if serving:
+        run_shared(asked.files, SharedProblem(problem, serving), options, conditions, as_json=asked.as_json)
+        return
     decision, cancelled = _decided(problem, options, safe=asked.safe)
     if broken := check_decision(problem, decision):
         raise Failed(f"internal error: the decision breaks its own rules: {' '.join(broken[:3])}")
@@ -100,23 +109,29 @@ def _options(asked: AskedReplan) -> ReplanOptions:
     )
 
 
-def _problem(asked: AskedReplan) -> tuple[ReplanProblem, tuple[Condition, ...]]:
-    """The problem as typed, and the parts that are not well in it."""
+def _problem(
+    asked: AskedReplan, stored: ClusterSnapshot, serving: Sequence[ServingJob]
+) -> tuple[ReplanProblem, tuple[Condition, ...]]:
+    """The problem of the training jobs as typed, and the parts that are not well in it."""
+    if serving and asked.safe:
+        raise InvalidInput(
+            "--safe", None, "decides about training jobs only", "leave it out: deployments are planned"
+        )
     horizon_s = HORIZON_S if asked.horizon is None else seconds_of("--horizon", asked.horizon)
     back_after_s = HORIZON_S if asked.back_after is None else seconds_of("--back-after", asked.back_after)
-    stored = read_snapshot(asked.cluster)
-    jobs = read_jobs(asked.jobs, stored.cluster)
+    jobs = read_jobs(asked.jobs, stored.cluster) if asked.jobs.plans or not serving else ()
+    check_apart(jobs, serving)
     told = looked_up(reported(asked.told, stored.cluster), stored.cluster)
     events = tuple(each.event for each in told if each.known)
     conditions = conditions_of(events, now=datetime.now(UTC))
     if asked.told.says_nothing and all(node.state is NodeState.READY for node in stored.cluster.nodes):
         remedy = "give --lost, --degraded, --draining or --events"
         raise InvalidInput("--lost", None, "nothing is said to have failed", remedy)
-    healthy = _freed(stored, without_own_use(stored.cluster, jobs))
+    healthy = _freed(stored, without_own_use(stored.cluster, jobs, serving))
     problem = ReplanProblem(
         snapshot=degraded(healthy, conditions),
         jobs=jobs,
-        spares=spares_of(asked.spares, stored.cluster, jobs),
+        spares=spares_of(asked.spares, stored.cluster, jobs, serving),
         horizon_s=horizon_s,
         back_after_s=back_after_s,
         gpu_budget=asked.gpu_budget,
@@ -157,13 +172,3 @@ def _decided(problem: ReplanProblem, options: ReplanOptions, *, safe: bool) -> t
             return decision, is_cancelled()
     except SolverFailed as error:
         raise Failed(str(error)) from error
-
-
-def progress_line(progress: ReplanProgress) -> Text:
-    """How far a decision is, what matters most first: a narrow terminal cuts the end off."""
-    parts = [f"{progress.elapsed_s:.0f} s"]
-    if progress.gap is not None:
-        parts.append(f"gap {percent(progress.gap, places=2)}")
-    parts.append(f"{count(progress.options)} options of {count(progress.jobs)} jobs")
-    parts.append(progress.phase)
-    return Text("  ".join(parts), no_wrap=True, overflow="ellipsis")

@@ -12,12 +12,16 @@ from app.cli.files import write_text
 from app.cli.planning.exporting import options_given, write_folder
 from app.documents.plan import PlanDocument
 from app.documents.reading import close_name
+from app.documents.serving_plan import ServingPlanDocument
 from app.exports.contract import ExportFile
 from app.exports.options import Options
 from app.exports.registry import EXPORTS
+from app.exports.serving.registry import SERVING_EXPORTS
 from app.presentation.replans import starts_anew
 from cluster_models.errors import InvalidInput
 from cluster_models.jobs.recovery import BatchDecision
+from cluster_models.jobs.serving import ServingDecision
+from cluster_models.serving.plan import ServingPlan
 from cluster_models.training.plan import Plan
 
 DEFAULT_FORMATS: Final = ("slurm",)
@@ -67,6 +71,37 @@ class DecisionFiles:
                 written[made.job_id] = self._write_job(self.folder / made.job_name, made.plan, made.job_name)
         write_folder(self.folder, "replan", (ExportFile("decision.json", document()),))
         return written
+
+    def write_serving(self, decisions: Sequence[ServingDecision]) -> dict[str, JobFiles]:
+        """Write the plan of every deployment that starts or drops replicas, and scripts for its engines.
+
+        Returns what was written, by job id.
+        """
+        if self.folder is None:
+            return {}
+        written = {}
+        for made in decisions:
+            if made.plan is not None:
+                written[made.job_id] = self._write_deployment(self.folder / made.job_name, made.plan, made.job_name)
+        return written
+
+    def _write_deployment(self, folder: Path, plan: ServingPlan, job: str) -> JobFiles:
+        text = ServingPlanDocument.from_plan(plan).model_dump_json(indent=2) + "\n"
+        write_folder(folder, "replan", (ExportFile(PLAN_FILE, text),))
+        launch: list[Path] = []
+        for name in dict.fromkeys(served.workload.engine.family for served in plan.models):
+            export = SERVING_EXPORTS.get(name)
+            if export is None:
+                complain(f"meshwright: {job}: no files for {name}: no export starts this engine")
+                continue
+            try:
+                files = export.files(plan, options_given(self.given))
+            except InvalidInput as refused:
+                complain(f"meshwright: {job}: no files for {name}: {refused}")
+                continue
+            write_folder(folder, name, files)
+            launch += [folder / file.name for file in files]
+        return JobFiles(folder / PLAN_FILE, tuple(launch))
 
     def _write_job(self, folder: Path, plan: Plan, job: str) -> JobFiles:
         text = PlanDocument.from_plan(plan, timeline=False).model_dump_json(indent=2) + "\n"

@@ -17,6 +17,7 @@ from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.cluster.topology import Cluster
 from cluster_models.errors import InvalidInput
 from cluster_models.jobs.running import RecoveryPolicy, RunningJob
+from cluster_models.jobs.serving import ServingJob
 from cluster_models.training.plan import Plan
 
 ALL: Final = "all"
@@ -61,10 +62,10 @@ def read_jobs(typed: TypedJobs, cluster: Cluster) -> tuple[RunningJob, ...]:
         raise InvalidInput("--job", None, "is missing", "name each job with its plan: --job NAME=plan.json")
     plans = {
         name: (path, read_running_plan(path))
-        for name, path in _named("--job", typed.plans, "NAME=plan.json").items()
+        for name, path in named_options("--job", typed.plans, "NAME=plan.json").items()
     }
-    weights = _named("--weight", typed.weights, "NAME=2")
-    policies = {name: read_recovery(path) for name, path in _policies(typed.recoveries).items()}
+    weights = named_options("--weight", typed.weights, "NAME=2")
+    policies = {name: read_recovery(path) for name, path in named_policies(typed.recoveries).items()}
     for option, names in (("--weight", weights), ("--recovery", policies)):
         for name in set(names) - set(plans) - {ALL}:
             raise InvalidInput(option, name, "is not the name of a --job", close_name(name, list(plans)))
@@ -74,7 +75,7 @@ def read_jobs(typed: TypedJobs, cluster: Cluster) -> tuple[RunningJob, ...]:
             raise InvalidInput("--job", name, "is no name of a job", "use letters, digits, dots and dashes")
         check_plan_fits(f"--job {name}", path, plan, cluster)
         policy = policies.get(name) or policies.get(ALL) or RecoveryPolicy()
-        jobs.append(RunningJob(name, name, plan, _weight(name, weights.get(name)), policy))
+        jobs.append(RunningJob(name, name, plan, job_weight(name, weights.get(name)), policy))
     _check_shared(jobs)
     return tuple(jobs)
 
@@ -117,12 +118,16 @@ def read_recovery(path: str) -> RecoveryPolicy:
         return read_document(RecoveryDocument, parse_text(text, what="recovery"), what="recovery").to_value()
 
 
-def spares_of(typed: Sequence[str], cluster: Cluster, jobs: Sequence[RunningJob]) -> tuple[str, ...]:
+def spares_of(
+    typed: Sequence[str], cluster: Cluster, jobs: Sequence[RunningJob], serving: Sequence[ServingJob] = ()
+) -> tuple[str, ...]:
     """The spare nodes: those named (also ``a,b``), or with ``all`` every node that no job is on.
 
     Where none is named, those that the plans themselves kept as spares.
     """
-    held = {node for job in jobs for node in job.plan.placement.hosts}
+    owners = {node: job.name for job in serving for node, _ in job.gpus}
+    owners |= {node: job.name for job in jobs for node in job.plan.placement.hosts}
+    held = owners.keys()
     free = [node.name for node in cluster.nodes if node.name not in held]
     names = [name.strip() for text in typed for name in text.split(",") if name.strip()]
     if names == [ALL]:
@@ -133,17 +138,18 @@ def spares_of(typed: Sequence[str], cluster: Cluster, jobs: Sequence[RunningJob]
     found = dict.fromkeys(known_node("--spare", name, cluster) for name in names)
     for name in found:
         if name in held:
-            owner = next(job.name for job in jobs if name in job.plan.placement.hosts)
-            raise InvalidInput("--spare", name, f"is held by {owner}", "a spare is a node that no job is on")
+            raise InvalidInput("--spare", name, f"is held by {owners[name]}", "a spare is a node that no job is on")
     return tuple(found)
 
 
-def without_own_use(cluster: Cluster, jobs: Sequence[RunningJob]) -> Cluster:
+def without_own_use(cluster: Cluster, jobs: Sequence[RunningJob], serving: Sequence[ServingJob] = ()) -> Cluster:
     """The cluster with the GPUs of these jobs not in use: what becomes of them is to be decided."""
     held: dict[str, set[int]] = {}
     for job in jobs:
         for place in job.plan.placement.ranks:
             held.setdefault(place.node, set()).add(place.gpu)
+    for node, gpu in (each for deployment in serving for each in deployment.gpus):
+        held.setdefault(node, set()).add(gpu)
     nodes = tuple(
         replace(node, gpus_in_use=tuple(gpu for gpu in node.gpus_in_use if gpu not in held.get(node.name, ())))
         for node in cluster.nodes
@@ -181,7 +187,8 @@ def _check_shared(jobs: Sequence[RunningJob]) -> None:
                 )
 
 
-def _weight(name: str, text: str | None) -> float:
+def job_weight(name: str, text: str | None) -> float:
+    """The weight of ``--weight NAME=NUMBER``, 1 where none was typed."""
     if text is None:
         return 1.0
     try:
@@ -193,7 +200,8 @@ def _weight(name: str, text: str | None) -> float:
     return value
 
 
-def _named(option: str, texts: Sequence[str], form: str) -> dict[str, str]:
+def named_options(option: str, texts: Sequence[str], form: str) -> dict[str, str]:
+    """Values by name of an option that is typed as ``NAME=VALUE``, each name once."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -205,9 +213,9 @@ def _named(option: str, texts: Sequence[str], form: str) -> dict[str, str]:
     return found
 
 
-def _policies(texts: Sequence[str]) -> dict[str, str]:
+def named_policies(texts: Sequence[str]) -> dict[str, str]:
     """Files of policies by job; one without a name is for all."""
-    return _named(
+    return named_options(
         "--recovery", [text if _has_name(text) else f"{ALL}={text}" for text in texts], "NAME=policy.yaml"
     )
 
