@@ -8,7 +8,9 @@ from math import gcd
 from typing import Final
 
 from benchmarks.rows import Assumed, Row, Skipped, text, whole
-from cluster_models.model.architecture import MOST_LAYERS, Architecture, Experts, LatentAttention
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.experts import MOST_LAYERS, Experts
+from cluster_models.model.mixers import LatentAttention
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from benchmarks.rows import Assumed, Skipped
-from cluster_models.model.architecture import Architecture, Experts, LatentAttention
+from cluster_models.model.architecture import Architecture
 from cluster_models.model.catalogue import catalogue_model
+from cluster_models.model.experts import Experts
+from cluster_models.model.mixers import LatentAttention
 
 _NAMES: Final = (
     ("deepseek-v4", ""),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from cluster_models.model.architecture import Experts
+from cluster_models.model.experts import Experts
 from cluster_models.serving.engines import serving_engine
 from cluster_models.serving.figures import Interval, LimitedLatencies, StepShares
 from cluster_models.serving.goal import ServedModel, ServingGoal

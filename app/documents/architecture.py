@@ -6,7 +6,9 @@ from pydantic import Field
 
 from app.documents.reading import Count, Flag, Prose, Text, WholeNumber
 from app.documents.values import ValueDocument
-from cluster_models.model.architecture import Architecture, Experts, LatentAttention
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.experts import Experts
+from cluster_models.model.mixers import LatentAttention
 
 
 class LatentAttentionDocument(ValueDocument[LatentAttention]):

@@ -11,7 +11,8 @@ from app.documents.reading import Count, FieldProblem, InvalidDocument, Text, Wh
 from app.documents.values import Given, Holds, ValueDocument
 from cluster_models.cluster.topology import MOST_NODES
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.model.architecture import MOST_LAYERS, Architecture
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.experts import MOST_LAYERS
 from cluster_models.training.plan import Configuration, Degrees, Plan, RankOrder
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Recompute, Sharding

@@ -14,8 +14,9 @@ from cluster_models.calibration.training_run import MemoryCounter, TrainingRun
 from cluster_models.cluster.catalogue import gpu_kind
 from cluster_models.cluster.gpus import GpuKind, Precision
 from cluster_models.errors import InvalidInput, MeshwrightError
-from cluster_models.model.architecture import Architecture, Experts
+from cluster_models.model.architecture import Architecture
 from cluster_models.model.catalogue import catalogue_model
+from cluster_models.model.experts import Experts
 from cluster_models.model.flops import model_flops_per_token
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.plan import Configuration, Degrees, RankOrder

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from app.exports.megatron_flags import Flag, pattern
 from app.exports.megatron_releases import has
-from cluster_models.model.architecture import Architecture, Experts
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.experts import Experts
 from cluster_models.training.workload import TrainingWorkload
 
 _ROTATION = "the base of the rotation (--rotary-base)"

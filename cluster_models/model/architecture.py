@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
 from cluster_models.errors import InvalidModel
-from cluster_models.model.layer_kinds import LayerKind, Mixer, Mlp
+from cluster_models.model.experts import MOST_LAYERS, Experts
+from cluster_models.model.layer_kinds import AttentionGate, LayerKind, Mixer, Mlp
+from cluster_models.model.mixers import (
+    MOST_WIDTH,
+    LatentAttention,
+    LinearAttention,
+    SparseAttention,
+    StateSpace,
+    WindowHeads,
+)
+from cluster_models.model.patterns import check_patterns, kind_numbers, layer_kinds, layer_pattern
 
-MOST_LAYERS: Final = 2_000
-"""Far beyond any model; keeps a slip of the pen from costing minutes."""
-
-MOST_WIDTH: Final = 10**7
-MOST_EXPERTS: Final = 100_000
 MOST_TOKENS: Final = 10**9
 """Bound for a vocabulary, a position table or a window."""
 
@@ -34,72 +39,9 @@ _RANGES: Final = (
     ("norms_per_block", 1, MOST_WIDTH),
     ("query_key_norm_parameters", 0, MOST_TOKENS),
     ("prediction_layers", 0, MOST_LAYERS),
+    ("value_head_size", 0, MOST_WIDTH),
+    ("short_convolution", 0, MOST_WIDTH),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class LatentAttention:
-    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1).
-
-    ``query_rank`` is 0 where queries are not compressed (DeepSeek-V2-Lite).
-    """
-
-    query_rank: int
-    key_value_rank: int
-    rope_head_size: int
-    nope_head_size: int
-    value_head_size: int
-
-    def __post_init__(self) -> None:
-        for name in self.__slots__:
-            least = 0 if name == "query_rank" else 1
-            if not least <= getattr(self, name) <= MOST_WIDTH:
-                raise InvalidModel(
-                    f"model.latent_attention.{name}", getattr(self, name), f"must lie in {least}..{MOST_WIDTH}"
-                )
-
-
-@dataclass(frozen=True, slots=True)
-class Experts:
-    """The mixture-of-experts part of a model.
-
-    ``dense_layers`` leading layers keep a dense MLP; afterwards every ``layer_period``-th layer is sparse,
-    the first of them at index ``dense_layers``.  ``shared_hidden`` is the total hidden width of always-active
-    experts (0 = none) and ``shared_gate`` says that a learned scalar gate weighs them (Qwen2-MoE).
-    ``router_bias``: the router has one bias per expert (gpt-oss; DeepSeek-V3's correction bias).
-    ``router_groups``: consecutive experts form so many equal groups, and all experts of a token lie in
-    ``active_groups`` of them (DeepSeek-V3's node-limited routing, arXiv 2412.19437, section 2.1.2); 1 = no limit.
-    """
-
-    count: int
-    active: int
-    hidden: int
-    shared_hidden: int = 0
-    dense_layers: int = 0
-    layer_period: int = 1
-    shared_gate: bool = False
-    router_bias: bool = False
-    router_groups: int = 1
-    active_groups: int = 1
-
-    def __post_init__(self) -> None:
-        for name, least, most in (
-            ("count", 1, MOST_EXPERTS),
-            ("hidden", 1, MOST_WIDTH),
-            ("shared_hidden", 0, MOST_WIDTH),
-            ("dense_layers", 0, MOST_LAYERS),
-            ("layer_period", 1, MOST_LAYERS),
-            ("router_groups", 1, self.count),
-            ("active_groups", 1, self.router_groups),
-        ):
-            if not least <= getattr(self, name) <= most:
-                raise InvalidModel(f"model.experts.{name}", getattr(self, name), f"must lie in {least}..{most}")
-        if not 1 <= self.active <= self.count:
-            raise InvalidModel("model.experts.active", self.active, f"must lie in 1..{self.count}")
-        if self.count % self.router_groups:
-            raise InvalidModel(
-                "model.experts.router_groups", self.router_groups, f"must divide the {self.count} experts"
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +64,13 @@ class Architecture:
     ``query_key_norm_parameters`` are one layer's weights that normalise queries and keys;
     ``attention_sinks``: each head has a learned sink logit (gpt-oss).
     ``learned_positions`` is the length of a learned position table, 0 = none.
+
+    Layers of other kinds: ``mixers`` and ``mlps`` list what each layer is made of, over and over until all layers
+    have one; empty: attention by ``sliding_window`` and ``window_period``, and an MLP by ``experts``.
+    ``linear_attention``, ``state_space`` and ``short_convolution`` (taps) are the sizes of mixers that are listed;
+    ``window_heads`` those of windowed attention where it has its own.  ``value_head_size``: width of a value head,
+    0 = as wide as keys.  ``attention_gate``: what a sigmoid gate weighs of attention's output (Qwen3-Next: each
+    element).  ``sparse_attention``: an indexer picks the tokens that full attention attends to (DeepSeek-V3.2).
 
     ``prediction_layers`` counts multi-token prediction layers (DeepSeek-V3, arXiv 2412.19437, section 2.2): each a
     projection of hidden state and next embedding to one width and a decoder layer like the last, trained beside
@@ -154,6 +103,15 @@ class Architecture:
     attention_sinks: bool = False
     chunked_window: bool = False
     prediction_layers: int = 0
+    mixers: tuple[Mixer, ...] = ()
+    mlps: tuple[Mlp, ...] = ()
+    linear_attention: LinearAttention | None = None
+    state_space: StateSpace | None = None
+    sparse_attention: SparseAttention | None = None
+    window_heads: WindowHeads | None = None
+    value_head_size: int = 0
+    attention_gate: AttentionGate = AttentionGate.NONE
+    short_convolution: int = 0
 
     def __post_init__(self) -> None:
         for name, least, most in _RANGES:
@@ -162,52 +120,48 @@ class Architecture:
                 raise InvalidModel(f"model.{name}", value, f"must lie in {least}..{most}")
         if self.heads % self.kv_heads:
             raise InvalidModel("model.kv_heads", self.kv_heads, f"must divide the {self.heads} attention heads")
+        check_patterns(self)
         if self.experts is not None and not self.sparse_layers:
             raise InvalidModel(
-                "model.experts.dense_layers",
-                self.experts.dense_layers,
+                "model.mlps" if self.mlps else "model.experts.dense_layers",
+                list(self.mlps) or self.experts.dense_layers,
                 f"leaves none of the {self.layers} layers with experts",
             )
-        if self.mlp_hidden < 1 and self.sparse_layers < self.layers:
+        if self.mlp_hidden < 1 and any(kind.mlp is Mlp.DENSE for kind in self.layer_kinds):
             raise InvalidModel("model.mlp_hidden", self.mlp_hidden, "must be at least 1 for the dense layers")
 
     def is_sparse_layer(self, layer: int) -> bool:
         """Whether layer ``layer`` (from 0) has experts."""
-        experts = self.experts
-        if experts is None or layer < experts.dense_layers:
-            return False
-        return (layer - experts.dense_layers) % experts.layer_period == 0
+        return self.layer_pattern[layer].sparse
 
     def is_windowed_layer(self, layer: int) -> bool:
         """Whether layer ``layer`` (from 0) attends to no more than ``sliding_window`` tokens."""
-        if self.sliding_window is None:
-            return False
-        return self.window_period == 1 or (layer + 1) % self.window_period != 0
+        return self.layer_pattern[layer].mixer is Mixer.WINDOW
 
     @property
     def sparse_pattern(self) -> tuple[bool, ...]:
         """For each layer in order, whether it has experts."""
-        return tuple(self.is_sparse_layer(layer) for layer in range(self.layers))
+        return tuple(kind.sparse for kind in self.layer_pattern)
 
     @property
     def windowed_pattern(self) -> tuple[bool, ...]:
         """For each layer in order, whether its attention is windowed."""
-        return tuple(self.is_windowed_layer(layer) for layer in range(self.layers))
+        return tuple(kind.mixer is Mixer.WINDOW for kind in self.layer_pattern)
 
     @property
     def layer_pattern(self) -> tuple[LayerKind, ...]:
         """The kind of each layer in order."""
-        return _layer_pattern(self)
+        return layer_pattern(self)
 
     @property
     def layer_kinds(self) -> tuple[LayerKind, ...]:
         """The kinds of layers that the model has, in the order of their first layers."""
-        return _layer_kinds(self)
+        return layer_kinds(self)
 
     @property
     def kind_numbers(self) -> tuple[int, ...]:
         """For each layer in order, the index of its kind in ``layer_kinds``."""
-        return _kind_numbers(self)
+        return kind_numbers(self)
 
     @property
     def sparse_layers(self) -> int:
@@ -223,55 +177,126 @@ class Architecture:
         """Parameters of the norms of one attention or MLP block."""
         return self.norms_per_block * self.norm_vectors * self.hidden
 
+    def of_mixer(self, mixer: Mixer) -> Architecture:
+        """The model with the attention heads that layers of ``mixer`` have as its own."""
+        return _with_window_heads(self) if mixer is Mixer.WINDOW and self.window_heads else self
+
+    @property
+    def head_widths(self) -> tuple[int, int]:
+        """Widths of a key head and of a value head as the attention core sees them."""
+        if (mla := self.latent_attention) is not None:
+            return mla.nope_head_size + mla.rope_head_size, mla.value_head_size
+        return self.head_size, self.value_head_size or self.head_size
+
+    @property
+    def gate_width(self) -> int:
+        """Width of the gate on attention's output."""
+        per_head = {AttentionGate.NONE: 0, AttentionGate.HEAD: 1, AttentionGate.ELEMENT: self.head_widths[1]}
+        return self.heads * per_head[self.attention_gate]
+
     def attention_matrix_parameters(self) -> int:
         """Weights of one layer's attention projections, without biases and norms."""
-        h, heads = self.hidden, self.heads
+        h, (key, value) = self.hidden, self.head_widths
+        gate = h * self.gate_width
         if (mla := self.latent_attention) is None:
-            return h * self.head_size * 2 * (heads + self.kv_heads)
-        query_width = heads * (mla.nope_head_size + mla.rope_head_size)
-        query = mla.query_rank * (h + query_width) if mla.query_rank else h * query_width
-        compress = h * (mla.key_value_rank + mla.rope_head_size)
-        expand = mla.key_value_rank * heads * (mla.nope_head_size + mla.value_head_size)
-        return query + compress + expand + heads * mla.value_head_size * h
+            matrices = h * (key + value) * (self.heads + self.kv_heads)
+        else:
+            matrices = mla.matrices(h, self.heads)
+        if (sparse := self.sparse_attention) is not None:
+            matrices += sparse.matrices(h, mla.query_rank if mla else 0)
+        return matrices + gate
 
     def attention_parameters(self) -> int:
         """Parameters of one layer's attention block, its norms and biases included."""
         if (mla := self.latent_attention) is None:
-            bias_width = (self.heads + 2 * self.kv_heads) * self.head_size
+            key, value = self.head_widths
+            bias_width = self.heads * key + self.kv_heads * (key + value)
             latent_norms = 0
         else:  # only the compressing projections may carry a bias
             bias_width = mla.query_rank + mla.key_value_rank + mla.rope_head_size
             latent_norms = mla.query_rank + mla.key_value_rank
         total = self.attention_matrix_parameters() + self.norm_parameters() + latent_norms
         total += bias_width * self.attention_bias + self.hidden * self.attention_output_bias
+        total += self.sparse_attention.small if self.sparse_attention else 0
         return total + self.query_key_norm_parameters + self.heads * self.attention_sinks
 
-    def _mlp_parameters(self, mlp_hidden: int) -> int:
-        bias = (self.mlp_matrices - 1) * mlp_hidden + self.hidden if self.mlp_bias else 0
-        return self.mlp_matrices * self.hidden * mlp_hidden + bias
+    def mixer_matrix_parameters(self, mixer: Mixer) -> int:
+        """Weights of the matrix products of one layer's mixer."""
+        h = self.hidden
+        attention = self.of_mixer(mixer).attention_matrix_parameters()
+        match mixer:
+            case Mixer.LINEAR if self.linear_attention:
+                return self.linear_attention.matrices(h)
+            case Mixer.STATE_SPACE if self.state_space:
+                return self.state_space.matrices(h)
+            case Mixer.PARALLEL if self.state_space:
+                return attention + self.state_space.matrices(h)
+            case Mixer.CONVOLUTION:
+                return 4 * h * h  # into three streams, out of one
+            case Mixer.NONE:
+                return 0
+            case _:
+                return attention
+
+    def mixer_parameters(self, mixer: Mixer) -> int:
+        """Parameters of one layer's mixer, its norms and biases included."""
+        h = self.hidden
+        whole = self.mixer_matrix_parameters(mixer) + self.norm_parameters()
+        attention = self.of_mixer(mixer).attention_parameters()
+        match mixer:
+            case Mixer.LINEAR if linear := self.linear_attention:
+                return whole + linear.small + linear.repeated
+            case Mixer.STATE_SPACE if space := self.state_space:
+                return whole + space.small(h) + space.repeated
+            case Mixer.PARALLEL if space := self.state_space:
+                return attention + space.matrices(h) + space.small(h) + space.repeated
+            case Mixer.CONVOLUTION:
+                return whole + h * self.short_convolution
+            case Mixer.NONE:
+                return 0
+            case _:
+                return attention
+
+    def _mlp_parameters(self, mlp_hidden: int, width: int) -> int:
+        bias = (self.mlp_matrices - 1) * mlp_hidden + width if self.mlp_bias else 0
+        return self.mlp_matrices * width * mlp_hidden + bias
 
     def dense_mlp_parameters(self) -> int:
-        """Parameters of one dense layer's MLP and its norms; 0 where every layer is sparse."""
-        return self._mlp_parameters(self.mlp_hidden) + self.norm_parameters() if self.mlp_hidden else 0
+        """Parameters of one dense layer's MLP and its norms; 0 where no layer has one."""
+        if not self.mlp_hidden:
+            return 0
+        return self._mlp_parameters(self.mlp_hidden, self.hidden) + self.norm_parameters()
+
+    @property
+    def expert_width(self) -> int:
+        """Width of what travels to the routed experts and back."""
+        return self.experts.latent or self.hidden if self.experts else self.hidden
 
     def expert_parameters(self) -> int:
         """Parameters of one routed expert; 0 for a dense model."""
-        return 0 if self.experts is None else self._mlp_parameters(self.experts.hidden)
+        return 0 if self.experts is None else self._mlp_parameters(self.experts.hidden, self.expert_width)
 
     def sparse_common_parameters(self) -> int:
         """Parameters of one sparse layer's MLP that are not routed: router, shared experts, norms."""
         if (experts := self.experts) is None:
             return 0
-        shared = self._mlp_parameters(experts.shared_hidden) if experts.shared_hidden else 0
+        shared = self._mlp_parameters(experts.shared_hidden, self.hidden) if experts.shared_hidden else 0
         router = self.hidden * experts.count + experts.count * experts.router_bias
-        return shared + self.hidden * experts.shared_gate + router + self.norm_parameters()
+        latent = 2 * self.hidden * experts.latent
+        return shared + self.hidden * experts.shared_gate + router + latent + self.norm_parameters()
+
+    def mlp_parameters(self, mlp: Mlp) -> int:
+        """Parameters of one layer's MLP and its norms, without routed experts."""
+        return {
+            Mlp.DENSE: self.dense_mlp_parameters(),
+            Mlp.EXPERTS: self.sparse_common_parameters(),
+            Mlp.NONE: 0,
+        }[mlp]
 
     def layer_parameters(self, kind: LayerKind) -> int:
         """Parameters of one layer of ``kind``, its experts included."""
-        if not kind.sparse:
-            return self.attention_parameters() + self.dense_mlp_parameters()
-        experts = self.experts.count * self.expert_parameters() if self.experts else 0
-        return self.attention_parameters() + self.sparse_common_parameters() + experts
+        experts = self.experts.count * self.expert_parameters() if kind.sparse and self.experts else 0
+        return self.mixer_parameters(kind.mixer) + self.mlp_parameters(kind.mlp) + experts
 
     def prediction_projection_parameters(self) -> int:
         """Parameters of the matrix that joins hidden state and next embedding before a prediction layer."""
@@ -300,22 +325,7 @@ class Architecture:
 
 
 @lru_cache(maxsize=256)
-def _layer_pattern(model: Architecture) -> tuple[LayerKind, ...]:
-    return tuple(
-        LayerKind(
-            Mixer.WINDOW if model.is_windowed_layer(layer) else Mixer.FULL,
-            Mlp.EXPERTS if model.is_sparse_layer(layer) else Mlp.DENSE,
-        )
-        for layer in range(model.layers)
-    )
-
-
-@lru_cache(maxsize=256)
-def _layer_kinds(model: Architecture) -> tuple[LayerKind, ...]:
-    return tuple(dict.fromkeys(model.layer_pattern))
-
-
-@lru_cache(maxsize=256)
-def _kind_numbers(model: Architecture) -> tuple[int, ...]:
-    numbers = {kind: number for number, kind in enumerate(model.layer_kinds)}
-    return tuple(numbers[kind] for kind in model.layer_pattern)
+def _with_window_heads(model: Architecture) -> Architecture:
+    own = model.window_heads
+    assert own is not None
+    return replace(model, heads=own.heads, kv_heads=own.kv_heads, head_size=own.head_size, window_heads=None)

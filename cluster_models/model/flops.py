@@ -13,7 +13,8 @@ from enum import StrEnum
 from typing import Final
 
 from cluster_models.model.architecture import Architecture
-from cluster_models.model.layer_kinds import LayerKind, Mixer
+from cluster_models.model.layer_kinds import LayerKind, Mixer, Mlp
+from cluster_models.model.mixers import LinearRule
 
 BACKWARD_TO_FORWARD: Final = 2
 """The backward pass multiplies twice per forward product: for the inputs and for the weights."""
@@ -35,7 +36,11 @@ class ForwardFlops:
     """Forward FLOPs of one token by part; ``routed_experts`` counts the active experts only."""
 
     attention_projections: float = 0.0
+    """The products around any mixer."""
     attention_scores: float = 0.0
+    """Those of queries, keys and values; where an indexer picks tokens, its own too."""
+    recurrence: float = 0.0
+    """Updates and reads of the states of linear attention and state spaces, and convolutions."""
     dense_mlp: float = 0.0
     router: float = 0.0
     routed_experts: float = 0.0
@@ -61,10 +66,15 @@ def mean_attention_span(
     slides; in fixed blocks of w tokens, each block is a short sequence of its own.
     """
     window = architecture.sliding_window if windowed else None
-    span = sequence_length if window is None else min(window, sequence_length)
+    chunked = architecture.chunked_window and window is not None
+    return _mean_span(sequence_length, window or sequence_length, chunked=chunked, attention=attention)
+
+
+def _mean_span(sequence_length: int, window: int, *, chunked: bool, attention: AttentionCount) -> float:
+    span = min(window, sequence_length)
     if attention is AttentionCount.FULL:
         return float(span)
-    if architecture.chunked_window:
+    if chunked:
         blocks, rest = divmod(sequence_length, span)
         return (blocks * span * (span + 1) + rest * (rest + 1)) / (2 * sequence_length)
     return span - span * (span - 1) / (2 * sequence_length)
@@ -72,10 +82,45 @@ def mean_attention_span(
 
 def attention_score_flops_per_key(architecture: Architecture) -> float:
     """Forward FLOPs of one layer for one query and one key: q·k and the weighted sum of values, all heads."""
-    value_head_size = architecture.head_size
-    if architecture.latent_attention is not None:
-        value_head_size = architecture.latent_attention.value_head_size
-    return 2.0 * architecture.heads * (architecture.head_size + value_head_size)
+    return 2.0 * architecture.heads * sum(architecture.head_widths)
+
+
+def score_flops(
+    architecture: Architecture,
+    sequence_length: int,
+    mixer: Mixer,
+    attention: AttentionCount = AttentionCount.CAUSAL,
+) -> float:
+    """Forward FLOPs of one token's queries against keys and values in one layer of ``mixer``.
+
+    Behind an indexer a query meets no more than ``top_k`` tokens, as in a window of so many, but the indexer's own
+    queries meet all earlier ones.
+    """
+    own = architecture.of_mixer(mixer)
+    windowed = mixer is Mixer.WINDOW
+    span = mean_attention_span(architecture, sequence_length, windowed=windowed, attention=attention)
+    if windowed or (sparse := architecture.sparse_attention) is None:
+        return span * attention_score_flops_per_key(own)
+    met = _mean_span(sequence_length, sparse.top_k, chunked=False, attention=attention)
+    return met * attention_score_flops_per_key(own) + span * 2.0 * sparse.heads * sparse.head_size
+
+
+def recurrence_flops(architecture: Architecture, mixer: Mixer) -> float:
+    """Forward FLOPs per token of the states and convolutions of one layer of ``mixer``.
+
+    Counted as recurrences, whatever kernels do: four products of key by value width for the delta rule, two for a
+    sum that decays, 7 a channel and element of the state for state spaces, two a tap (Megatron-LM's
+    ``num_floating_point_operations``).
+    """
+    total = 0.0
+    if mixer is Mixer.LINEAR and (linear := architecture.linear_attention) is not None:
+        products = 2.0 if linear.rule is LinearRule.DECAY else 4.0
+        total += 2.0 * products * linear.state + 2.0 * linear.convolution * linear.convolved_width
+    if mixer in (Mixer.STATE_SPACE, Mixer.PARALLEL) and (space := architecture.state_space) is not None:
+        total += 7.0 * space.inner * space.state + 2.0 * space.convolution * space.convolved_width
+    if mixer is Mixer.CONVOLUTION:
+        total += 2.0 * architecture.short_convolution * architecture.hidden
+    return total
 
 
 def layer_forward_flops(
@@ -86,19 +131,23 @@ def layer_forward_flops(
     attention: AttentionCount = AttentionCount.CAUSAL,
 ) -> ForwardFlops:
     """Forward FLOPs per token of one layer of ``kind``."""
-    windowed = kind.mixer is Mixer.WINDOW
-    span = mean_attention_span(architecture, sequence_length, windowed=windowed, attention=attention)
-    projections = 2.0 * architecture.attention_matrix_parameters()
-    scores = span * attention_score_flops_per_key(architecture)
+    projections = 2.0 * architecture.mixer_matrix_parameters(kind.mixer)
+    scores = score_flops(architecture, sequence_length, kind.mixer, attention) if kind.attends else 0.0
+    recurrence = recurrence_flops(architecture, kind.mixer)
     per_width = 2.0 * architecture.mlp_matrices * architecture.hidden
     experts = architecture.experts
     if experts is None or not kind.sparse:
-        return ForwardFlops(projections, scores, dense_mlp=per_width * architecture.mlp_hidden)
+        width = architecture.mlp_hidden if kind.mlp is Mlp.DENSE else 0
+        return ForwardFlops(projections, scores, recurrence, dense_mlp=per_width * width)
     return ForwardFlops(
         projections,
         scores,
+        recurrence,
         router=2.0 * architecture.hidden * experts.count,
-        routed_experts=per_width * experts.hidden * experts.active,
+        routed_experts=experts.active
+        * 2.0
+        * (architecture.mlp_matrices * architecture.expert_width * experts.hidden)
+        + 4.0 * architecture.hidden * experts.latent,
         shared_experts=per_width * experts.shared_hidden + 2.0 * architecture.hidden * experts.shared_gate,
     )
 

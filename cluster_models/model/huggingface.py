@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from cluster_models.errors import InvalidModel
-from cluster_models.model.architecture import MOST_LAYERS, Architecture, LatentAttention
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.experts import MOST_LAYERS
 from cluster_models.model.huggingface_families import FAMILIES, Family, Flag, QueryKeyNorm
 from cluster_models.model.huggingface_layers import read_experts, read_window
 from cluster_models.model.huggingface_values import Config, count, flag, optional_count
+from cluster_models.model.mixers import LatentAttention
 
 _BY_NAME: Final = {name: family for family in FAMILIES for name in (family.model_type, *family.aliases)}
 _LATENT_KEYS: Final = ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")

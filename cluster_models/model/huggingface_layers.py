@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from cluster_models.errors import InvalidModel
-from cluster_models.model.architecture import Experts
+from cluster_models.model.experts import Experts
 from cluster_models.model.huggingface_families import ExpertKeys, WindowKeys
 from cluster_models.model.huggingface_values import Config, count, flag, optional_count
 

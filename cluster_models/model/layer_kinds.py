@@ -3,16 +3,40 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Mixer(StrEnum):
     """What mixes the tokens of a layer."""
 
     FULL = "full"
-    """Attention to all earlier tokens."""
+    """Attention to all earlier tokens, or to those that an indexer picks of them."""
     WINDOW = "window"
     """Attention to the last ``sliding_window`` tokens, or to those of a block."""
+    LINEAR = "linear"
+    """Linear attention: a matrix of state for each head, updated token by token."""
+    STATE_SPACE = "state_space"
+    """A selective state space (Mamba)."""
+    PARALLEL = "parallel"
+    """Attention and a state space side by side, on the same input (Falcon-H1)."""
+    CONVOLUTION = "convolution"
+    """A gated convolution over the last few tokens (LFM2)."""
+    NONE = "none"
+    """A layer that is an MLP alone (Nemotron-H)."""
+
+
+ATTENDING: Final = frozenset({Mixer.FULL, Mixer.WINDOW, Mixer.PARALLEL})
+"""Mixers with softmax attention, whose keys and values context ranks exchange."""
+
+
+class AttentionGate(StrEnum):
+    """What a sigmoid gate, projected from the layer's input, weighs of attention's output."""
+
+    NONE = "none"
+    HEAD = "head"
+    """Each head as a whole."""
+    ELEMENT = "element"
+    """Each element."""
 
 
 class Mlp(StrEnum):
@@ -20,6 +44,8 @@ class Mlp(StrEnum):
 
     DENSE = "dense"
     EXPERTS = "experts"
+    NONE = "none"
+    """A layer that is a mixer alone (Nemotron-H)."""
 
 
 class LayerKind(NamedTuple):
@@ -32,3 +58,8 @@ class LayerKind(NamedTuple):
     def sparse(self) -> bool:
         """Whether the layer has experts."""
         return self.mlp is Mlp.EXPERTS
+
+    @property
+    def attends(self) -> bool:
+        """Whether the layer has softmax attention."""
+        return self.mixer in ATTENDING

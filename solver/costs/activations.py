@@ -14,12 +14,13 @@ from typing import Final
 import numpy as np
 
 from cluster_models.model.architecture import Architecture
-from cluster_models.model.layer_kinds import Mlp
+from cluster_models.model.layer_kinds import ATTENDING, LayerKind, Mixer, Mlp
+from cluster_models.model.mixers import LinearRule
 from cluster_models.training.framework_choices import SelectiveRecompute
 from cluster_models.training.recompute import RecomputeModule
 from solver.candidates import FloatArray
 from solver.costs.calibration import Calibration
-from solver.costs.layer_costs import head_widths, local_kv_heads
+from solver.costs.layer_costs import core_widths, local_kv_heads
 from solver.costs.local_sizes import LocalSizes, gathered_tokens, routed_tokens
 
 _INSIDE_MOE: Final = frozenset({RecomputeModule.MOE_ACTIVATION, RecomputeModule.SHARED_EXPERTS})
@@ -52,21 +53,27 @@ def layer_activations(
     ``lagging`` (n,): share of the sequences gathered over tensor ranks that stays (``launching.lagging``).
     """
     gathered: Tensors = {None: _gathered(architecture, sizes, calibration) * lagging}
-    attention = _joined(_attention(architecture, sizes, calibration), gathered)
     policies = _Policies(architecture, sizes, calibration, modules)
     mlps = {
         Mlp.DENSE: _joined(_dense_mlp(architecture, sizes, calibration), gathered),
         Mlp.EXPERTS: _sparse_mlp(architecture, sizes, calibration),
+        Mlp.NONE: {},
     }
-    found = [policies.kept(_joined(attention, mlps[kind.mlp])) for kind in architecture.layer_kinds]
+    found = []
+    for kind in architecture.layer_kinds:
+        mixer = _mixer(architecture.of_mixer(kind.mixer), sizes, calibration, kind.mixer)
+        if kind.mixer is not Mixer.NONE:
+            mixer = _joined(mixer, gathered)
+        found.append(policies.kept(_joined(mixer, mlps[kind.mlp]), kind))
     again = np.maximum.reduce([whole - kept for kept, whole in found])
     width = sizes.element_bytes * ((2.0 if architecture.gated_mlp else 1.0) + 1.0)
     gradients = width * architecture.mlp_hidden * sizes.shard_tokens
+    gradients = np.maximum(gradients, sizes.element_bytes * _mixer_width(architecture) * sizes.shard_tokens)
     if (experts := architecture.experts) is not None:
         gradients = np.maximum(gradients, width * experts.hidden * routed_tokens(experts, sizes))
         # what peers that cut the same experts gather stands twice, as it arrived and sorted by expert
         more = gathered_tokens(experts, sizes) - routed_tokens(experts, sizes)
-        gradients = gradients + sizes.element_bytes * architecture.hidden * more
+        gradients = gradients + sizes.element_bytes * architecture.expert_width * more
     stream = 2.0 * sizes.element_bytes * architecture.hidden * sizes.tokens
     return LayerActivations(np.stack([kept for kept, _ in found], axis=1), again + gradients + stream)
 
@@ -80,32 +87,35 @@ class _Policies:
     calibration: Calibration
     modules: AbstractSet[RecomputeModule]
 
-    def kept(self, tensors: Tensors) -> tuple[FloatArray, FloatArray]:
-        """Bytes (n,) kept of a layer, and all of it."""
+    def kept(self, tensors: Tensors, kind: LayerKind) -> tuple[FloatArray, FloatArray]:
+        """Bytes (n,) kept of a layer of ``kind``, and all of it."""
         sizes = self.sizes
         whole = np.asarray(sum(tensors.values(), np.zeros_like(sizes.tokens)))
         modules = self.modules | (_INSIDE_MOE if RecomputeModule.MOE in self.modules else frozenset())
         freed = np.asarray(sum((tensors.get(module, 0.0) for module in modules), np.zeros_like(whole)))
         boundary = sizes.element_bytes * self.architecture.hidden * sizes.stream_tokens
         if self.calibration.framework.selective_recompute is SelectiveRecompute.ALTERNATE_PRODUCTS:
-            selective = np.minimum(boundary + self._operators(), whole - freed)
+            operators = self._operators(kind) if kind.attends else tensors.get(None, 0.0)
+            selective = np.minimum(boundary + operators, whole - freed)
         else:
             core = RecomputeModule.CORE_ATTENTION
-            selective = whole - freed - (0.0 if core in modules else tensors[core])
+            selective = whole - freed - (0.0 if core in modules else tensors.get(core, 0.0))
         partial = np.where(sizes.selective_recompute, selective, whole - freed)
         return np.where(sizes.full_recompute, boundary, partial), whole
 
-    def _operators(self) -> FloatArray:
+    def _operators(self, kind: LayerKind) -> FloatArray:
         """Attention output and log-sum-exp; in 16 bits also queries, values, the gate and the MLP's output."""
-        model, sizes = self.architecture, self.sizes
-        key, value = head_widths(model)
+        model, sizes = self.architecture.of_mixer(kind.mixer), self.sizes
+        key, value = core_widths(model)
         heads = model.heads / sizes.tensor
         kept = (sizes.element_bytes * heads * value + 4.0 * heads) * sizes.tokens
         if sizes.saved_input_bytes < 2.0:  # 8-bit products are not on torchtitan's list
             return np.asarray(kept)
         projected = heads * key + local_kv_heads(model, sizes) * value
         kept = kept + sizes.element_bytes * projected * sizes.tokens
-        width = model.mlp_hidden or (model.experts.hidden * model.experts.active if model.experts else 0)
+        width = model.mlp_hidden
+        if kind.sparse and model.experts is not None and not width:
+            width = model.experts.hidden * model.experts.active
         elements = width * sizes.shard_tokens + model.hidden * sizes.stream_tokens
         return np.asarray(kept + sizes.element_bytes * elements)
 
@@ -114,33 +124,81 @@ def _joined(first: Tensors, second: Tensors) -> Tensors:
     return {module: np.asarray(first.get(module, 0.0) + second.get(module, 0.0)) for module in first | second}
 
 
+def _mixer(architecture: Architecture, sizes: LocalSizes, calibration: Calibration, mixer: Mixer) -> Tensors:
+    """A mixer's tensors, with the input of its norm."""
+    if mixer is Mixer.NONE:
+        return {}
+    stream, element = sizes.stream_tokens, sizes.element_bytes
+    kept = element * architecture.hidden * stream  # input of the norm
+    if mixer in ATTENDING and _drops_out(architecture, calibration):  # a byte of mask an element
+        kept = kept + architecture.hidden * stream
+    tensors: Tensors = {
+        None: kept,
+        RecomputeModule.LAYER_NORM: sizes.saved_input_bytes * architecture.hidden * stream,
+    }
+    if mixer in ATTENDING:
+        tensors = _joined(tensors, _attention(architecture, sizes, calibration))
+    return _joined(tensors, {None: _recurrent(architecture, sizes, mixer)})
+
+
+def _recurrent(architecture: Architecture, sizes: LocalSizes, mixer: Mixer) -> FloatArray:
+    """Bytes (n,) that linear attention, a state space or a convolution keeps.
+
+    Linear attention: queries, keys and values before and after the convolution, gate, output and what is projected
+    from it; the inverse of every chunk of 64 tokens and both rates of a head (flash-linear-attention).  Mamba-2:
+    what the input is projected to, output, and what is projected from it; convolution and states are computed
+    again (``mamba_split_conv1d_scan_combined``).  Mamba: also what passed the convolution, and steps.
+    """
+    element, saved, tokens = sizes.element_bytes, sizes.saved_input_bytes, sizes.shard_tokens
+    kept = np.zeros_like(tokens)
+    if mixer is Mixer.LINEAR and (linear := architecture.linear_attention) is not None:
+        streams = 2.0 * linear.convolved_width + 2.0 * linear.value_width
+        low = element * (linear.gate_rank + linear.decay_rank) * sizes.stream_tokens
+        decay = element * linear.key_width if linear.rule is LinearRule.CHANNEL_DELTA else 0.0
+        heads = (2.0 * 64.0 + 8.0) * linear.value_heads * (linear.rule is not LinearRule.DECAY)
+        kept = kept + (element * streams + saved * linear.value_width + heads + decay) * tokens + low
+    if mixer in (Mixer.STATE_SPACE, Mixer.PARALLEL) and (space := architecture.state_space) is not None:
+        streams = space.in_width + space.inner + (3.0 * space.inner if space.step_rank else 0.0)
+        kept = kept + (element * streams + saved * space.inner) * tokens
+    if mixer is Mixer.CONVOLUTION:
+        kept = kept + (element * 5.0 + saved) * architecture.hidden * tokens
+    return np.asarray(kept)
+
+
+def _mixer_width(architecture: Architecture) -> int:
+    """The widest tensor of a recurrent mixer: what its input is projected to."""
+    linear, space = architecture.linear_attention, architecture.state_space
+    return max(linear.in_width if linear else 0, space.in_width if space else 0)
+
+
 def _attention(architecture: Architecture, sizes: LocalSizes, calibration: Calibration) -> Tensors:
-    h, tokens, stream, element = architecture.hidden, sizes.tokens, sizes.stream_tokens, sizes.element_bytes
-    key, value = head_widths(architecture)
+    tokens, stream, element = sizes.tokens, sizes.stream_tokens, sizes.element_bytes
+    key, value = core_widths(architecture)
     heads = architecture.heads / sizes.tensor
     quantised = sizes.saved_input_bytes if sizes.saved_input_bytes < element else 0.0
-    kept = element * h * stream  # input of the norm
-    kept = kept + (element + quantised) * heads * value * tokens  # output of the core, and its 8-bit copy
+    kept = (element + quantised) * heads * value * tokens  # output of the core, and its 8-bit copy
     queries = element * heads * key * tokens
     up_projected = np.zeros_like(tokens)
-    if (mla := architecture.latent_attention) is not None:
-        up_projected = queries + element * heads * (key + value) * tokens  # keys and values of every head
-        kept = kept + 2.0 * element * (mla.query_rank + mla.key_value_rank + mla.rope_head_size) * stream
+    sparse, mla = architecture.sparse_attention, architecture.latent_attention
+    if mla is not None:
+        compressed = 2.0 * element * (mla.query_rank + mla.key_value_rank + mla.rope_head_size) * stream
+        kept = kept + compressed
+        if sparse is None:
+            up_projected = queries + element * heads * (key + value) * tokens  # keys and values of every head
+        else:  # queries that meet compressed keys, and what the heads' values are projected from
+            kept = kept + queries + element * heads * mla.value_head_size * tokens
     else:
         kept = kept + queries + element * local_kv_heads(architecture, sizes) * (key + value) * tokens
-    if _drops_out(architecture, calibration):  # a byte of mask an element
-        kept = kept + h * stream
+    if sparse is not None:  # queries and keys of the indexer, weights of its heads, numbers of the tokens it picked
+        picked = np.minimum(float(sparse.top_k), sizes.sequence)
+        kept = kept + (element * (sparse.heads + 1) * sparse.head_size + 4.0 * sparse.heads + 4.0 * picked) * tokens
+    kept = kept + 2.0 * element * architecture.gate_width * sizes.shard_tokens
     core = 4.0 * heads * tokens  # log-sum-exp in FP32
     if not calibration.framework.fused_attention:
         # scores after softmax, with dropout also its mask and output: 5 a s^2 b with 2-byte elements
         copies = 2.0 * element + 1.0 if _drops_out(architecture, calibration) else element
         core = copies * heads * sizes.sequence * tokens
-    return {
-        None: kept,
-        RecomputeModule.LAYER_NORM: sizes.saved_input_bytes * h * stream,
-        RecomputeModule.MLA_UP_PROJECTION: up_projected,
-        RecomputeModule.CORE_ATTENTION: core,
-    }
+    return {None: kept, RecomputeModule.MLA_UP_PROJECTION: up_projected, RecomputeModule.CORE_ATTENTION: core}
 
 
 def _gathered(architecture: Architecture, sizes: LocalSizes, calibration: Calibration) -> FloatArray:
@@ -193,7 +251,7 @@ def _sparse_mlp(architecture: Architecture, sizes: LocalSizes, calibration: Cali
         None: sizes.element_bytes * h * stream,
         RecomputeModule.LAYER_NORM: inputs * h * stream,
         # router; permuted tokens (their probabilities weigh the activation) and the first product
-        RecomputeModule.MOE: router + inputs * h * gathered + product,
+        RecomputeModule.MOE: router + inputs * architecture.expert_width * gathered + product,
         RecomputeModule.MOE_ACTIVATION: activation,
         RecomputeModule.SHARED_EXPERTS: np.asarray(shared),
     }

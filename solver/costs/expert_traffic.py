@@ -8,7 +8,8 @@ import numpy as np
 
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.cluster.measurements import Collective
-from cluster_models.model.architecture import Architecture, Experts
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.experts import Experts
 from cluster_models.training.framework_choices import ExpertDispatch
 from solver.candidates import FloatArray
 from solver.costs.calibration import Calibration
@@ -70,7 +71,7 @@ def expert_traffic(
     if (experts := architecture.experts) is None:
         return no_traffic(sizes)
     zeros = np.zeros_like(sizes.tokens)
-    token_bytes = sizes.element_bytes * architecture.hidden * sizes.shard_tokens * sizes.imbalance
+    token_bytes = sizes.element_bytes * architecture.expert_width * sizes.shard_tokens * sizes.imbalance
     block = sizes.expert * sizes.expert_tensor
     spans = block > domain
     nodes = np.where(spans, block / domain, 1.0)

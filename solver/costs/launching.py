@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from cluster_models.model.architecture import Architecture
+from cluster_models.model.layer_kinds import ATTENDING, Mixer
 from cluster_models.training.framework_choices import CudaGraphs, ExpertBalance
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.costs.calibration import Calibration
@@ -28,7 +29,8 @@ nothing waited: those of nanotron with 32 tensor ranks took 2 to 10 times as lon
 _LATENT_LAUNCHES: Final = 0.3
 _SHARED_LAUNCHES: Final = 0.15
 _GROUP_LAUNCHES: Final = 0.1
-"""Shares of further launches, estimated from the operations of Megatron-Core's modules: about 15, 8 and 5 on 50.
+_MIXER_LAUNCHES: Final = 0.4
+"""Shares of launches, estimated from the operations of Megatron-Core's modules: about 15, 8, 5 and 20 on 50.
 Passes of DeepSeek-V3 and Kimi K2 that waited for their hosts lasted 7.7 to 7.9 ms, those of Qwen3-235B 5.0 to 5.5
 (B300, 512 tokens, all-to-all dispatch)."""
 _PASSED: Final = 2.0
@@ -36,16 +38,23 @@ _PASSED: Final = 2.0
 
 
 def host_bound(
-    layer: Seconds, collectives: Seconds, calibration: Calibration, *, tensor: FloatArray, crossing: BoolArray
+    layer: Seconds,
+    collectives: Seconds,
+    calibration: Calibration,
+    *,
+    tensor: FloatArray,
+    crossing: BoolArray,
+    share: float = 1.0,
 ) -> Seconds:
     """``layer`` of which each pass, ``collectives`` included, lasts as long as the host needs to launch it.
 
     Kernels queue up behind one another, so that the longer of the two sets the pace.  Backward launches about
     twice the kernels at half the price, from the autograd engine instead of Python.  Collectives of ``tensor`` (n,)
     ranks are launched as well; where pipeline transfers are ``crossing`` (n,) between nodes, the thread that moves
-    them holds up each rank's launches by chance, and all ranks of the group wait for each of them.
+    them holds up each rank's launches by chance, and all ranks of the group wait for each of them.  A layer that
+    is a mixer or an MLP alone launches a ``share`` of the kernels.
     """
-    return layer.at_least(launching_s(calibration, tensor=tensor, crossing=crossing), collectives)
+    return layer.at_least(share * launching_s(calibration, tensor=tensor, crossing=crossing), collectives)
 
 
 def launching_s(calibration: Calibration, *, tensor: FloatArray, crossing: BoolArray) -> FloatArray:
@@ -103,7 +112,7 @@ class Shelter:
     idle_s: FloatArray
 
 
-def sparse_launches(architecture: Architecture) -> float:
+def sparse_launches(architecture: Architecture, mixer: Mixer = Mixer.FULL) -> float:
     """Kernels that a pass of a sparse layer launches, over those of one that measured hosts launched.
 
     These had grouped queries and no shared expert.  Latent attention projects and normalises queries and keys
@@ -112,7 +121,8 @@ def sparse_launches(architecture: Architecture) -> float:
     groups ranks these first (``moe_utils.py``).
     """
     experts = architecture.experts
-    more = _LATENT_LAUNCHES if architecture.latent_attention is not None else 0.0
+    more = _LATENT_LAUNCHES if architecture.latent_attention is not None and mixer in ATTENDING else 0.0
+    more -= _MIXER_LAUNCHES if mixer is Mixer.NONE else 0.0
     if experts is not None:
         more += _SHARED_LAUNCHES if experts.shared_hidden else 0.0
         more += _GROUP_LAUNCHES if experts.router_groups > 1 else 0.0

@@ -11,40 +11,107 @@ from operator import add
 import numpy as np
 
 from cluster_models.model.architecture import Architecture
-from cluster_models.model.layer_kinds import Mixer
+from cluster_models.model.layer_kinds import ATTENDING, Mixer
+from cluster_models.model.mixers import SparseAttention, StateSpace
 from solver.candidates import FloatArray
-from solver.costs.compute import AttentionShape, Extent, Processor, attention_s, elementwise_s, linear_s, quantise_s
+from solver.costs.compute import (
+    AttentionShape,
+    Extent,
+    Processor,
+    attention_s,
+    elementwise_s,
+    linear_s,
+    quantise_s,
+    streaming_s,
+)
 from solver.costs.local_sizes import LocalSizes
+from solver.costs.recurrent import recurrent_core
 from solver.costs.seconds import Seconds
 
 Extents = tuple[FloatArray, Extent, Extent]
 """m, n and k of a matrix product."""
 
 
-def projections(architecture: Architecture, sizes: LocalSizes) -> tuple[Extents, ...]:
-    """(m, n, k) of the linear layers around the attention core, column parallel in, row parallel out.
+def projections(architecture: Architecture, sizes: LocalSizes, mixer: Mixer) -> tuple[Extents, ...]:
+    """(m, n, k) of the linear layers around a mixer's core, column parallel in, row parallel out.
+
+    Linear attention and state spaces split their heads over tensor ranks; what a low rank compresses is made on
+    every one of them for its own share of the sequence, as with latent attention.
+    """
+    h, t, tokens = float(architecture.hidden), sizes.tensor, sizes.tokens
+    match mixer:
+        case Mixer.LINEAR if linear := architecture.linear_attention:
+            ranks = [(linear.gate_rank, linear.value_width), (linear.decay_rank, linear.key_width)]
+            low = [(rank, width) for rank, width in ranks if rank]
+            direct = (linear.in_width - sum(rank for rank, _ in low)) / t
+            return (
+                (tokens, direct, h),
+                *((sizes.shard_tokens, float(rank), h) for rank, _ in low),
+                *((tokens, width / t, float(rank)) for rank, width in low),
+                (tokens, h, linear.value_width / t),
+            )
+        case Mixer.STATE_SPACE if space := architecture.state_space:
+            return _state_space_projections(space, sizes, h)
+        case Mixer.PARALLEL if space := architecture.state_space:
+            return (*_attention_projections(architecture, sizes), *_state_space_projections(space, sizes, h))
+        case Mixer.CONVOLUTION:
+            return ((tokens, 3.0 * h / t, h), (tokens, h, h / t))
+        case Mixer.NONE:
+            return ()
+        case _:
+            return _attention_projections(architecture, sizes)
+
+
+def _state_space_projections(space: StateSpace, sizes: LocalSizes, h: float) -> tuple[Extents, ...]:
+    tokens, inner = sizes.tokens, space.inner / sizes.tensor
+    selecting: tuple[Extents, ...] = ()
+    if space.step_rank:
+        rank = float(space.step_rank)
+        selecting = ((tokens, rank + 2.0 * space.state, inner), (tokens, inner, rank))
+    return ((tokens, space.in_width / sizes.tensor, h), *selecting, (tokens, h, inner))
+
+
+def _attention_projections(architecture: Architecture, sizes: LocalSizes) -> tuple[Extents, ...]:
+    """Those of softmax attention.
 
     Latent attention compresses queries and keys/values on every rank for its own share of the sequence and
-    expands them over the tensor ranks (arXiv 2405.04434, section 2.1; Megatron-Core MLA).
+    expands them over the tensor ranks (arXiv 2405.04434, section 2.1; Megatron-Core MLA).  Those of an indexer run
+    whole on every tensor rank.
     """
     h, t = architecture.hidden, sizes.tensor
+    key, value = architecture.head_widths
+    gate = architecture.gate_width / t
+    indexer: tuple[Extents, ...] = ()
+    if (sparse := architecture.sparse_attention) is not None:
+        mla = architecture.latent_attention
+        rank = float((mla.query_rank if mla else 0) or h)
+        indexer = (
+            (sizes.tokens, float(sparse.heads * sparse.head_size), rank),
+            (sizes.tokens, float(sparse.head_size + sparse.heads), float(h)),
+        )
     if (mla := architecture.latent_attention) is not None:
-        query = architecture.heads * (mla.nope_head_size + mla.rope_head_size) / t
+        query = architecture.heads * key / t
         expand = architecture.heads * (mla.nope_head_size + mla.value_head_size) / t
-        value = architecture.heads * mla.value_head_size / t
         compress = mla.key_value_rank + mla.rope_head_size
         queries: tuple[Extents, ...] = ((sizes.tokens, query, h),)
         if mla.query_rank:
             queries = ((sizes.shard_tokens, mla.query_rank, h), (sizes.tokens, query, mla.query_rank))
+        gated: tuple[Extents, ...] = ((sizes.tokens, gate, h),) if architecture.gate_width else ()
         return (
             *queries,
             (sizes.shard_tokens, compress, h),
             (sizes.tokens, expand, mla.key_value_rank),
-            (sizes.tokens, h, value),
+            *indexer,
+            *gated,
+            (sizes.tokens, h, architecture.heads * value / t),
         )
-    query = architecture.heads * architecture.head_size / t
-    key_value = local_kv_heads(architecture, sizes) * architecture.head_size
-    return ((sizes.tokens, query + 2.0 * key_value, h), (sizes.tokens, h, query))
+    query = architecture.heads * key / t
+    key_value = local_kv_heads(architecture, sizes) * (key + value)
+    return (
+        (sizes.tokens, query + key_value + gate, h),
+        *indexer,
+        (sizes.tokens, h, architecture.heads * value / t),
+    )
 
 
 def local_kv_heads(architecture: Architecture, sizes: LocalSizes) -> FloatArray:
@@ -52,25 +119,36 @@ def local_kv_heads(architecture: Architecture, sizes: LocalSizes) -> FloatArray:
     return np.maximum(architecture.kv_heads / sizes.tensor, 1.0)
 
 
-def head_widths(architecture: Architecture) -> tuple[float, float]:
-    """Widths of a key head and of a value head as the attention core sees them."""
-    if (mla := architecture.latent_attention) is not None:
-        return float(mla.nope_head_size + mla.rope_head_size), float(mla.value_head_size)
-    return float(architecture.head_size), float(architecture.head_size)
+def core_widths(architecture: Architecture) -> tuple[float, float]:
+    """Widths of a key and of a value as the attention core sees them.
+
+    Where an indexer picks tokens, latent attention reads them as they are compressed, one key and value for all
+    heads (DeepSeek-V3.2, arXiv 2512.02556, section 2.1).
+    """
+    mla = architecture.latent_attention
+    if mla is not None and architecture.sparse_attention is not None:
+        return float(mla.key_value_rank + mla.rope_head_size), float(mla.key_value_rank)
+    key, value = architecture.head_widths
+    return float(key), float(value)
 
 
 def attention_core(gpu: Processor, architecture: Architecture, sizes: LocalSizes, mixer: Mixer) -> Seconds:
-    """Attention core of a layer.
+    """Attention core of a layer; zero where its mixer is none.
 
     Visited pairs: a causal query at position i sees min(i, w) keys, s*w - w*w/2 pairs in all; blocks of w
-    tokens see half of each block, s*w/2.
+    tokens see half of each block, s*w/2.  Behind an indexer w is the number of tokens that it picks.
     """
-    s = span = sizes.sequence
-    pairs = s * s / 2.0
-    if mixer is Mixer.WINDOW and architecture.sliding_window is not None:
-        span = w = min(float(architecture.sliding_window), s)
-        pairs = s * w / 2.0 if architecture.chunked_window else s * w - w * w / 2.0
-    key, value = head_widths(architecture)
+    if mixer not in ATTENDING:
+        return Seconds(np.zeros_like(sizes.tokens), np.zeros_like(sizes.tokens))
+    s = sizes.sequence
+    window, chunked = None, False
+    if mixer is Mixer.WINDOW:
+        window, chunked = architecture.sliding_window, architecture.chunked_window
+    elif (sparse := architecture.sparse_attention) is not None:
+        window = sparse.top_k
+    w = min(float(window), s) if window else s
+    pairs = s * w / 2.0 if chunked else s * w - w * w / 2.0
+    key, value = core_widths(architecture)
     ranks = sizes.micro_batch / sizes.context
     shape = AttentionShape(
         heads=architecture.heads / sizes.tensor,
@@ -78,9 +156,25 @@ def attention_core(gpu: Processor, architecture: Architecture, sizes: LocalSizes
         value_width=value,
         pairs=pairs * ranks,
         full_pairs=s * s * ranks,
-        sequence=span,
+        sequence=w,
     )
-    return attention_s(gpu, shape) + _merged_blocks(gpu, architecture, sizes)
+    core = attention_s(gpu, shape) + _merged_blocks(gpu, architecture, sizes)
+    if mixer is Mixer.WINDOW or architecture.sparse_attention is None:
+        return core
+    return core + _indexing(gpu, architecture.sparse_attention, sizes, picked_pairs=pairs * ranks)
+
+
+def _indexing(gpu: Processor, sparse: SparseAttention, sizes: LocalSizes, *, picked_pairs: FloatArray) -> Seconds:
+    """Scores of an indexer for all earlier tokens, on every tensor rank; choosing the highest reads them twice.
+
+    Its loss compares only the tokens that were picked with attention's own weights, and so does its backward pass.
+    """
+    pairs = sizes.sequence**2 / 2.0 * sizes.micro_batch / sizes.context
+    one = np.ones_like(sizes.tokens)
+    shape = AttentionShape(sparse.heads * one, sparse.head_size, 0.0, pairs, 2.0 * pairs, sizes.sequence)
+    chosen = AttentionShape(sparse.heads * one, sparse.head_size, 0.0, picked_pairs, picked_pairs, sizes.sequence)
+    choice = streaming_s(gpu, 12.0 * pairs, kernels=2)
+    return Seconds(attention_s(gpu, shape).forward + choice, attention_s(gpu, chosen).backward)
 
 
 def _merged_blocks(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> Seconds:
@@ -90,7 +184,7 @@ def _merged_blocks(gpu: Processor, architecture: Architecture, sizes: LocalSizes
     backward it adds gradients of queries, keys and values likewise (6 bytes; Transformer Engine's context
     parallel attention).
     """
-    key, value = head_widths(architecture)
+    key, value = core_widths(architecture)
     outputs = value * architecture.heads / sizes.tensor * sizes.tokens
     inputs = (
         key * architecture.heads / sizes.tensor + (key + value) * local_kv_heads(architecture, sizes)
@@ -101,20 +195,25 @@ def _merged_blocks(gpu: Processor, architecture: Architecture, sizes: LocalSizes
     )
 
 
-def attention_block(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> Seconds:
-    """Projections, rotation, norm and residual addition around the attention core, without the core.
+def mixer_block(gpu: Processor, architecture: Architecture, sizes: LocalSizes, mixer: Mixer) -> Seconds:
+    """What surrounds a mixer's attention core: projections, rotation, norm and residual addition, other kernels.
 
     Bytes in 16 bits: norm and residual 5 passes over the h-wide stream (split over the sequence), rotation
     reads and writes queries and keys; backward moves twice as many.
     """
-    shapes = projections(architecture, sizes)
+    if mixer is Mixer.NONE:
+        return Seconds(np.zeros_like(sizes.tokens), np.zeros_like(sizes.tokens))
+    shapes = projections(architecture, sizes, mixer)
     casts = _projection_casts(gpu, shapes, architecture.hidden, sizes)
-    key, _ = head_widths(architecture)
-    rotated = 0.0 if architecture.learned_positions else 1.0
+    key, value = architecture.head_widths
+    rotated = 0.0 if architecture.learned_positions or mixer not in ATTENDING else 1.0
     heads = architecture.heads / sizes.tensor + local_kv_heads(architecture, sizes)
     nbytes = 10.0 * architecture.hidden * sizes.stream_tokens + rotated * 4.0 * key * heads * sizes.tokens
+    if architecture.gate_width and mixer in ATTENDING:  # gate read, output read and written
+        nbytes = nbytes + (2.0 * architecture.gate_width + 4.0 * architecture.heads * value) * sizes.shard_tokens
     memory = Seconds(elementwise_s(gpu, nbytes, kernels=4), elementwise_s(gpu, 2.0 * nbytes, kernels=6))
-    return reduce(add, (linear_s(gpu, *shape) for shape in shapes), casts + memory)
+    products = reduce(add, (linear_s(gpu, *shape) for shape in shapes), casts + memory)
+    return products + recurrent_core(gpu, architecture, sizes, mixer)
 
 
 def _projection_casts(gpu: Processor, shapes: tuple[Extents, ...], hidden: int, sizes: LocalSizes) -> Seconds:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cluster_models.cluster.gpus import Precision
-from cluster_models.model.architecture import Experts
+from cluster_models.model.experts import Experts
 from cluster_models.training.framework_choices import ExpertBalance, Float8Scaling
 from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, BoolArray, CandidateBatch, FloatArray

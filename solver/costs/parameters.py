@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from cluster_models.model.architecture import Architecture
-from cluster_models.model.layer_kinds import LayerKind
+from cluster_models.model.layer_kinds import ATTENDING, LayerKind, Mixer, Mlp
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.plan import RankOrder
 from cluster_models.training.workload import Sharding
@@ -78,12 +78,8 @@ def local_parameters(batch: CandidateBatch, layers: IntArray, architecture: Arch
 
 def _layer(architecture: Architecture, kind: LayerKind, tensor: FloatArray) -> FloatArray:
     """(n,) parameters of a layer of ``kind`` that one of ``tensor`` (n,) ranks holds beside its routed experts."""
-    norm = architecture.norm_parameters()
-    attention = _split(architecture.attention_parameters(), repeated_attention(architecture), tensor)
-    if not kind.sparse or (moe := architecture.experts) is None:
-        return attention + _split(architecture.dense_mlp_parameters(), norm, tensor)
-    router = architecture.hidden * moe.count + norm
-    return attention + _split(architecture.sparse_common_parameters(), router, tensor)
+    mixer = _split(architecture.mixer_parameters(kind.mixer), repeated_mixer(architecture, kind.mixer), tensor)
+    return mixer + _split(architecture.mlp_parameters(kind.mlp), repeated_mlp(architecture, kind.mlp), tensor)
 
 
 def sparse_counts(architecture: Architecture, layers: IntArray) -> IntArray:
@@ -130,9 +126,28 @@ def _split(total: int, repeated: int, tensor: FloatArray) -> FloatArray:
     return (total - repeated) / tensor + repeated
 
 
-def repeated_attention(architecture: Architecture) -> int:
-    """Attention parameters that every tensor rank holds in full: norms, and latent compression."""
-    repeated = architecture.norm_parameters() + architecture.query_key_norm_parameters
-    if (mla := architecture.latent_attention) is not None:
-        repeated += architecture.hidden * (mla.query_rank + mla.key_value_rank + mla.rope_head_size)
+def repeated_mixer(architecture: Architecture, mixer: Mixer) -> int:
+    """Parameters of a mixer that every tensor rank holds in full: norms, what compresses, and an indexer."""
+    if mixer is Mixer.NONE:
+        return 0
+    h, norm = architecture.hidden, architecture.norm_parameters()
+    if mixer is Mixer.LINEAR and (linear := architecture.linear_attention) is not None:
+        return norm + linear.repeated + h * (linear.gate_rank + linear.decay_rank)
+    repeated = norm
+    if mixer in ATTENDING:
+        repeated += architecture.query_key_norm_parameters
+        if (mla := architecture.latent_attention) is not None:
+            repeated += mla.compressing(h)
+        if (sparse := architecture.sparse_attention) is not None:
+            repeated += sparse.matrices(h, mla.query_rank if mla else 0) + sparse.small
+    if mixer in (Mixer.STATE_SPACE, Mixer.PARALLEL) and (space := architecture.state_space) is not None:
+        repeated += space.repeated
     return repeated
+
+
+def repeated_mlp(architecture: Architecture, mlp: Mlp) -> int:
+    """Parameters of an MLP that every tensor rank holds in full: norms, the router, what compresses for experts."""
+    norm, experts = architecture.norm_parameters(), architecture.experts
+    if mlp is Mlp.EXPERTS and experts is not None:
+        return architecture.hidden * (experts.count + 2 * experts.latent) + norm
+    return norm if mlp is Mlp.DENSE else 0

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from cluster_models.model.architecture import Architecture
+from cluster_models.model.layer_kinds import Mlp
 from cluster_models.training.framework_choices import SelectiveRecompute
 from solver.candidates import FloatArray
 from solver.costs.compute import Processor, matmul_s
@@ -42,15 +43,17 @@ class Recomputation:
         return Seconds(layer.forward, layer.backward + repeated)
 
 
-def recomputation(gpu: Processor, architecture: Architecture, sizes: LocalSizes, core: Seconds) -> Recomputation:
-    """Policies of the framework.
+def recomputation(
+    gpu: Processor, architecture: Architecture, sizes: LocalSizes, core: Seconds, mlp: Mlp
+) -> Recomputation:
+    """Policies of the framework in a layer with this ``mlp``.
 
     Selective: the attention core (arXiv 2205.05198, section 5), or torchtitan's every second product; scaled
     products of formats under 16 bits are not on its list of what is kept and all run again.
     """
     framework = gpu.calibration.framework
     unneeded = np.zeros_like(sizes.tokens)
-    if framework.stops_recompute and architecture.mlp_hidden:
+    if framework.stops_recompute and mlp is Mlp.DENSE:
         width = architecture.mlp_hidden / sizes.tensor
         unneeded = matmul_s(gpu, sizes.tokens, float(architecture.hidden), width)
     share = None

@@ -9,7 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.model.architecture import Architecture, Experts
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.experts import Experts
 from cluster_models.training.framework_choices import CudaGraphs, ExpertDispatch
 from solver.candidates import FloatArray
 from solver.costs.compute import Extent, Processor, elementwise_s, linear_s, quantise_s
@@ -56,7 +57,7 @@ def sparse_mlp(gpu: Processor, architecture: Architecture, experts: Experts, siz
     sorted_ = np.where(travels, np.where(in_order, 0.0, _SORTED_BYTES), _LOCAL_BYTES)
     if gpu.quantise_bytes and framework.cuda_graphs is not CudaGraphs.FULL:
         sorted_ = sorted_ + _PADDED_BYTES
-    permuted = h * (sent * routed + sorted_ * gathered)
+    permuted = architecture.expert_width * (sent * routed + sorted_ * gathered)
     norm = 10.0 * h * sizes.stream_tokens
     host = gpu.calibration.sparse_layer_s + gpu.calibration.expert_host_s * local
     host = host * LAUNCHED[framework.cuda_graphs]
@@ -77,6 +78,9 @@ def sparse_mlp(gpu: Processor, architecture: Architecture, experts: Experts, siz
     if experts.shared_hidden:
         width = experts.shared_hidden / sizes.tensor
         total = total + mlp(gpu, architecture, tokens=sizes.tokens, width=width, stream_tokens=sizes.stream_tokens)
+    if experts.latent:  # projected before they travel, and back after it
+        latent = float(experts.latent)
+        total = total + linear_s(gpu, shard, latent, float(h)) + linear_s(gpu, shard, float(h), latent)
     return total
 
 
@@ -85,7 +89,7 @@ def _grouped(
 ) -> Seconds:
     """MLPs of ``groups`` experts of ``width``, ``rows`` tokens each: products together, the rest on all tokens."""
     fan = 2.0 if architecture.gated_mlp else 1.0
-    h, routed = float(architecture.hidden), rows * groups
+    h, routed = float(architecture.expert_width), rows * groups
     products = _grouped_linear(gpu, rows, fan * width, h, groups) + _grouped_linear(gpu, rows, h, width, groups)
     activation = 2.0 * width * routed
     biased = gpu.calibration.expert_bias_bytes * (h + width) * routed if architecture.mlp_bias else 0.0

@@ -16,6 +16,7 @@ import numpy as np
 
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.model.architecture import Architecture
+from cluster_models.model.layer_kinds import Mixer, Mlp
 from cluster_models.training.workload import TrainingWorkload
 from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.costs.calibration import Calibration, calibration_of
@@ -31,7 +32,7 @@ from solver.costs.data_parallel import (
 )
 from solver.costs.expert_traffic import expert_traffic
 from solver.costs.launching import host_bound, sparse_host_bound, sparse_launches
-from solver.costs.layer_costs import attention_block, attention_core, dense_mlp
+from solver.costs.layer_costs import attention_core, dense_mlp, mixer_block
 from solver.costs.local_sizes import LocalSizes, local_sizes
 from solver.costs.model_ends import (
     deferred_head_s,
@@ -118,7 +119,7 @@ class _Layers:
 
     seconds: tuple[Seconds, ...]
     blocks: FloatArray
-    """(K,) blocks that tensor ranks split: attention, and an MLP or the shared expert if there is one."""
+    """(K,) blocks that tensor ranks split: a mixer, and an MLP or the shared expert if there is one."""
     tensor_block: Seconds
     context: tuple[LayerTraffic, ...]
     expert: tuple[LayerTraffic, ...]
@@ -253,41 +254,49 @@ def _layers(  # noqa: PLR0913 - each a fact of its own
     ``crossing`` (n,): pipeline transfers leave them.
     """
     calibration, experts = chip.calibration, architecture.experts
-    cores = {kind.mixer: attention_core(chip, architecture, sizes, kind.mixer) for kind in architecture.layer_kinds}
-    around = attention_block(chip, architecture, sizes)
+    mixers = dict.fromkeys(kind.mixer for kind in architecture.layer_kinds)
+    cores = {mixer: attention_core(chip, architecture.of_mixer(mixer), sizes, mixer) for mixer in mixers}
     block = tensor_traffic(gpu, calibration, architecture, sizes)
     if tensor_slowdown is not None:
         block = block * tensor_slowdown
     seconds, blocks, dispatch = [], [], []
     for kind in architecture.layer_kinds:
-        attention = around + cores[kind.mixer]
-        repeated = recomputation(chip, architecture, sizes, cores[kind.mixer])
+        own, core = architecture.of_mixer(kind.mixer), cores[kind.mixer]
+        mixer, mixes = mixer_block(chip, own, sizes, kind.mixer) + core, float(kind.mixer is not Mixer.NONE)
+        repeated = recomputation(chip, architecture, sizes, core, kind.mlp)
         if not kind.sparse or experts is None:
-            layer = attention + dense_mlp(chip, architecture, sizes)
-            layer = host_bound(layer, block + block, calibration, tensor=sizes.tensor, crossing=crossing)
-            blocks.append(2.0)
+            layer = mixer + dense_mlp(chip, architecture, sizes) if kind.mlp is Mlp.DENSE else mixer
+            blocks.append(mixes + (kind.mlp is Mlp.DENSE))
+            layer = host_bound(
+                layer,
+                block * blocks[-1],
+                calibration,
+                tensor=sizes.tensor,
+                crossing=crossing,
+                share=blocks[-1] / 2.0,
+            )
             dispatch.append(no_traffic(sizes))
         else:
             overlapped = calibration.framework.expert_overlap & overlappable & ~sizes.full_recompute
-            blocks.append(2.0 if experts.shared_hidden else 1.0)
+            blocks.append(mixes + (experts.shared_hidden > 0))
             layer, shelter = sparse_host_bound(
-                attention + sparse_mlp(chip, architecture, experts, sizes),
+                mixer + sparse_mlp(chip, architecture, experts, sizes),
                 block * blocks[-1],
                 calibration,
                 overlapped=overlapped & (sizes.expert > 1),
                 experts=experts.count / sizes.expert,
-                launches=sparse_launches(architecture),
+                launches=sparse_launches(architecture, kind.mixer),
             )
             dispatch.append(
                 expert_traffic(gpu, calibration, architecture, sizes, shelter=shelter, domain=domain, routed=routed)
             )
-        seconds.append(repeated.added(layer, sizes, dense=not kind.sparse))
+        seconds.append(repeated.added(layer, sizes, dense=kind.mlp is Mlp.DENSE))
     return _Layers(
         seconds=tuple(seconds),
         blocks=np.array(blocks),
         tensor_block=block,
         context=tuple(
-            context_traffic(gpu, architecture, sizes, core=cores[kind.mixer], domain=domain)
+            context_traffic(gpu, architecture, sizes, kind.mixer, core=cores[kind.mixer], domain=domain)
             for kind in architecture.layer_kinds
         ),
         expert=tuple(dispatch),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -15,11 +15,12 @@ import numpy as np
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.cluster.measurements import Collective
 from cluster_models.model.architecture import Architecture
+from cluster_models.model.layer_kinds import ATTENDING, Mixer
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s, domain_send_s
 from solver.costs.compute import Extent
-from solver.costs.layer_costs import head_widths, local_kv_heads
+from solver.costs.layer_costs import core_widths, local_kv_heads
 from solver.costs.local_sizes import LocalSizes
 from solver.costs.seconds import Seconds
 
@@ -82,6 +83,18 @@ class LayerTraffic:
     backward_hidden_s: FloatArray
     window: Window = NO_WINDOW
 
+    def in_messages_of(self, nbytes: FloatArray) -> LayerTraffic:
+        """The same bytes in messages of ``nbytes`` (n,), no smaller ones than its own."""
+        share = self.message_bytes / np.maximum(nbytes, 1.0)
+        if np.all((share == 1.0) | (self.message_bytes == 0.0)):
+            return self
+        return replace(
+            self,
+            message_bytes=nbytes,
+            forward_count=self.forward_count * share,
+            backward_count=self.backward_count * share,
+        )
+
     def cross(self, layers: FloatArray, repeat_forward: BoolArray) -> CrossTraffic:
         """Counts of chunks with ``layers``, (C,) or (n, C), such layers; some run forward again in backward."""
         again = np.where(repeat_forward, self.forward_count, 0.0)
@@ -96,14 +109,17 @@ class LayerTraffic:
 
 
 def joined_traffic(kinds: Sequence[LayerTraffic], layers: IntArray, repeat_forward: BoolArray) -> CrossTraffic:
-    """What crosses nodes in chunks with ``layers``, (C, K) or (n, C, K), of kinds with the same messages or none.
+    """What crosses nodes in chunks with ``layers``, (C, K) or (n, C, K), of each kind.
 
-    What hides a message is the mean over the layers that send any.
+    Messages of a kind with smaller ones count by their bytes.  What hides a message is the mean over the layers
+    that send any.
     """
     held = layers.reshape(-1, layers.shape[-1]).sum(axis=0).tolist()
     sending = [count if kind.forward_count.any() else 0 for kind, count in zip(kinds, held, strict=True)]
+    largest = np.maximum.reduce([kind.message_bytes for kind in kinds])
     crossing = [
-        kind.cross(layers[..., number].astype(np.float64), repeat_forward) for number, kind in enumerate(kinds)
+        kind.in_messages_of(largest).cross(layers[..., number].astype(np.float64), repeat_forward)
+        for number, kind in enumerate(kinds)
     ]
 
     def mean(each: Sequence[FloatArray]) -> FloatArray:
@@ -111,12 +127,29 @@ def joined_traffic(kinds: Sequence[LayerTraffic], layers: IntArray, repeat_forwa
         return np.asarray(total / max(sum(sending), 1))
 
     return CrossTraffic(
-        message_bytes=np.maximum.reduce([part.message_bytes for part in crossing]),
+        message_bytes=largest,
         forward_count=np.asarray(sum(part.forward_count for part in crossing)),
         backward_count=np.asarray(sum(part.backward_count for part in crossing)),
         forward_hidden_s=mean([part.forward_hidden_s for part in crossing]),
         backward_hidden_s=mean([part.backward_hidden_s for part in crossing]),
         window=min((part.window for part in crossing), key=lambda window: window.nbytes),
+    )
+
+
+def both(first: LayerTraffic, second: LayerTraffic) -> LayerTraffic:
+    """Two collectives of one layer, one after the other; what crosses nodes in the larger messages of the two."""
+    largest = np.maximum(first.message_bytes, second.message_bytes)
+    one, other = first.in_messages_of(largest), second.in_messages_of(largest)
+    counts = one.forward_count + other.forward_count, one.backward_count + other.backward_count
+    hidden = [(a.forward_count * a.forward_hidden_s, a.backward_count * a.backward_hidden_s) for a in (one, other)]
+    return LayerTraffic(
+        inside=first.inside + second.inside,
+        message_bytes=largest,
+        forward_count=counts[0],
+        backward_count=counts[1],
+        forward_hidden_s=(hidden[0][0] + hidden[1][0]) / np.maximum(counts[0], 1e-9),
+        backward_hidden_s=(hidden[0][1] + hidden[1][1]) / np.maximum(counts[1], 1e-9),
+        window=min(first.window, second.window, key=lambda window: window.nbytes),
     )
 
 
@@ -159,18 +192,68 @@ def tensor_traffic(
 
 
 def context_traffic(
+    gpu: GpuKind, architecture: Architecture, sizes: LocalSizes, mixer: Mixer, *, core: Seconds, domain: int
+) -> LayerTraffic:
+    """What context ranks exchange in a layer of ``mixer``, whose attention core takes ``core``.
+
+    Groups of more than ``domain`` GPUs, their tensor ranks included, span nodes.
+    """
+    if mixer is Mixer.PARALLEL:
+        ring = _ring(gpu, architecture, sizes, core=core, domain=domain)
+        return both(ring, _swap(gpu, architecture, sizes, mixer, domain=domain))
+    if mixer in ATTENDING:
+        return _ring(gpu, architecture.of_mixer(mixer), sizes, core=core, domain=domain)
+    return _swap(gpu, architecture, sizes, mixer, domain=domain)
+
+
+def _swap(
+    gpu: GpuKind, architecture: Architecture, sizes: LocalSizes, mixer: Mixer, *, domain: int
+) -> LayerTraffic:
+    """Sequence for heads before linear attention or a state space and back after it, an all-to-all each way.
+
+    What the input is projected to travels there, the output back (Megatron-Core's ``MambaContextParallel`` and
+    ``a2a_cp_to_hp``); nothing hides it.  A convolution needs a few tokens of its neighbour, which is not counted.
+    """
+    width = 0
+    if mixer is Mixer.LINEAR and (linear := architecture.linear_attention) is not None:
+        width = linear.in_width + linear.value_width
+    elif mixer in (Mixer.STATE_SPACE, Mixer.PARALLEL) and (space := architecture.state_space) is not None:
+        width = space.in_width + space.inner
+    if not width:
+        return no_traffic(sizes)
+    nbytes = sizes.element_bytes * width * sizes.shard_tokens
+    together = sizes.tensor * sizes.context <= domain
+    spans = ~together & (sizes.context > 1)
+    nodes = np.where(spans, np.minimum(np.ceil(sizes.tensor * sizes.context / domain), sizes.context), 1.0)
+    inside = domain_collective_s(gpu, Collective.ALL_TO_ALL, np.where(together, sizes.context, 1.0), nbytes)
+    nothing = np.zeros_like(sizes.tokens)
+    once = np.where(spans, 1.0, 0.0)
+    return LayerTraffic(
+        inside=Seconds(inside, inside),
+        message_bytes=np.where(spans, nbytes * (1.0 - 1.0 / nodes), 0.0),
+        forward_count=once,
+        backward_count=once,
+        forward_hidden_s=nothing,
+        backward_hidden_s=nothing,
+    )
+
+
+def _ring(
     gpu: GpuKind, architecture: Architecture, sizes: LocalSizes, *, core: Seconds, domain: int
 ) -> LayerTraffic:
     """Ring exchange of keys and values, each step beside the attention on the block just received.
 
-    ``core`` is the attention core's time; rings of more than ``domain`` GPUs, their tensor ranks included, span
-    nodes.  ``context - 1`` steps forward; backward also the gradients of keys
-    and values travel, twice the bytes (Ring Attention, arXiv 2310.01889, section 3; Megatron-Core's ``p2p``).
+    ``core`` is the attention core's time.  ``context - 1`` steps forward; backward also the gradients of keys and
+    values travel, twice the bytes (Ring Attention, arXiv 2310.01889, section 3; Megatron-Core's ``p2p``).  Where
+    an indexer picks from compressed keys and values, these travel, with the indexer's keys.
     """
-    key, value = head_widths(architecture)
+    key, value = core_widths(architecture)
     latent = architecture.latent_attention is not None
-    heads = architecture.heads / sizes.tensor if latent else local_kv_heads(architecture, sizes)
-    block = sizes.element_bytes * heads * (key + value) * sizes.tokens
+    if latent and (sparse := architecture.sparse_attention) is not None:
+        block = sizes.element_bytes * (key + sparse.head_size) * sizes.tokens
+    else:
+        heads = architecture.heads / sizes.tensor if latent else local_kv_heads(architecture, sizes)
+        block = sizes.element_bytes * heads * (key + value) * sizes.tokens
     steps = sizes.context - 1.0
     hidden = core * (1.0 / sizes.context)
     together = sizes.tensor * sizes.context <= domain

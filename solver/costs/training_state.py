@@ -22,7 +22,7 @@ from cluster_models.jobs.recovery import StateKind
 from cluster_models.training.workload import Sharding
 from solver.candidates import SHARDING_CODES
 from solver.costs.memory import MASTER_BYTES, MOMENT_BYTES, WEIGHT_BYTES
-from solver.costs.parameters import PREDICTION_NORMS, repeated_attention
+from solver.costs.parameters import PREDICTION_NORMS, repeated_mixer, repeated_mlp
 
 if TYPE_CHECKING:
     from cluster_models.jobs.running import RecoveryPolicy
@@ -53,21 +53,17 @@ class Units:
 @lru_cache(maxsize=64)
 def units_of(architecture: Architecture) -> Units:
     """The units of a model; they add up to ``local_parameters`` (``solver.costs.parameters``) of every shape."""
-    norm = architecture.norm_parameters()
     kinds = [*architecture.layer_pattern]
     kinds += [kinds[-1]] * architecture.prediction_layers
-    attention, whole = architecture.attention_parameters(), repeated_attention(architecture)
-    dense_norm = norm if architecture.mlp_hidden else 0
-    router = 0 if architecture.experts is None else architecture.hidden * architecture.experts.count + norm
     experts = 0 if architecture.experts is None else architecture.experts.count * architecture.expert_parameters()
     cut, repeated, routed = [], [], []
     for layer, kind in enumerate(kinds):
-        block = architecture.sparse_common_parameters() if kind.sparse else architecture.dense_mlp_parameters()
-        stays = router if kind.sparse else dense_norm
+        whole = architecture.mixer_parameters(kind.mixer) + architecture.mlp_parameters(kind.mlp)
+        stays = repeated_mixer(architecture, kind.mixer) + repeated_mlp(architecture, kind.mlp)
         extra = layer >= architecture.layers
         norms = PREDICTION_NORMS * architecture.norm_vectors * architecture.hidden * extra
-        cut.append(attention - whole + block - stays + architecture.prediction_projection_parameters() * extra)
-        repeated.append(whole + stays + norms)
+        cut.append(whole - stays + architecture.prediction_projection_parameters() * extra)
+        repeated.append(stays + norms)
         routed.append(experts * kind.sparse)
     vocabulary = architecture.vocabulary * architecture.hidden
     cut += [vocabulary, 0, 0 if architecture.tied_embeddings else vocabulary, 0]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cluster_models.errors import InvalidInput
-from cluster_models.model.architecture import Experts
+from cluster_models.model.experts import Experts
 from cluster_models.routing.counts import check_selectable
 from solver.candidates import FloatArray, IntArray
 from solver.experts.compiled_node_time import NodeCase, crossings, fill_needs, node_state

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from cluster_models.model.architecture import Experts
+from cluster_models.model.experts import Experts
 from cluster_models.routing.counts import ExpertLoads, RoutedWorkload
 from solver.candidates import FloatArray, IntArray
 from solver.experts.dispatch import LayerRates, LayerTimes, RouterRule, layer_times, routing

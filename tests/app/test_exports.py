@@ -19,7 +19,7 @@ from app.exports.megatron_layers import pipeline_layout
 from app.exports.registry import EXPORTS
 from app.exports.tables import render_csv
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.model.architecture import Experts
+from cluster_models.model.experts import Experts
 from cluster_models.training.expert_slots import ExpertSlots
 from cluster_models.training.plan import Degrees, Placement, Plan, RankOrder
 from cluster_models.training.workload import Recompute, Sharding

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.errors import InvalidModel
-from cluster_models.model.architecture import Architecture, Experts, LatentAttention
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.experts import Experts
+from cluster_models.model.mixers import LatentAttention
 
 TINY = Architecture(
     name="tiny",

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.model.architecture import Experts
 from cluster_models.model.catalogue import catalogue_model, catalogue_models
+from cluster_models.model.experts import Experts
 from cluster_models.model.flops import (
     AttentionCount,
     forward_flops_per_token,

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.errors import InvalidModel
-from cluster_models.model.architecture import Experts, LatentAttention
 from cluster_models.model.catalogue import catalogue_model
+from cluster_models.model.experts import Experts
 from cluster_models.model.huggingface import architecture_from_config, known_model_types
+from cluster_models.model.mixers import LatentAttention
 from tests.cluster_models.huggingface_configs import BASE, CONFIGS, PUBLISHED, read
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "models"

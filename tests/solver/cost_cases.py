@@ -10,7 +10,8 @@ import numpy as np
 
 from cluster_models.cluster.catalogue import gpu_kind
 from cluster_models.cluster.gpus import GpuKind
-from cluster_models.model.architecture import Architecture, Experts
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.experts import Experts
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK
 from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch, IntArray

@@ -13,7 +13,8 @@ from typing import Any
 from cluster_models.cluster.measurements import Collective, Direction, Sample
 from cluster_models.cluster.topology import Node
 from cluster_models.links.model import effective_links
-from cluster_models.model.architecture import Architecture, Experts
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.experts import Experts
 from cluster_models.training.plan import NoPlan, Plan
 from cluster_models.training.workload import Choice, Recompute, Sharding, TrainingWorkload
 from solver.candidates import CandidateBatch

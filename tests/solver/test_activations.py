@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster_models.cluster.gpus import Precision
-from cluster_models.model.architecture import Architecture, LatentAttention
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.mixers import LatentAttention
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, Framework, framework
 from cluster_models.training.recompute import KEEP_ALL, ActivationSettings, RecomputeModule
 from cluster_models.training.workload import Recompute

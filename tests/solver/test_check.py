@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cluster_models.cluster.gpus import Precision
 from cluster_models.cluster.topology import NodeState
-from cluster_models.model.architecture import Experts
+from cluster_models.model.experts import Experts
 from cluster_models.training.expert_slots import ExpertSlots
 from cluster_models.training.plan import (
     Confidence,

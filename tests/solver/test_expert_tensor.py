@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cluster_models.cluster.measurements import Collective
 from cluster_models.errors import InvalidWorkload
-from cluster_models.model.architecture import Experts
+from cluster_models.model.experts import Experts
 from cluster_models.training.framework_choices import ExpertBalance, ExpertDispatch
 from cluster_models.training.frameworks import framework
 from cluster_models.training.plan import Degrees, RankOrder

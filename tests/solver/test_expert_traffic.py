@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cluster_models.model.architecture import Experts
+from cluster_models.model.experts import Experts
 from cluster_models.training.framework_choices import CudaGraphs, ExpertBalance, ExpertDispatch
 from cluster_models.training.workload import Recompute
 from solver.candidates import RECOMPUTE_CODES

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.model.architecture import Experts, LatentAttention
+from cluster_models.model.experts import Experts
+from cluster_models.model.mixers import LatentAttention
 from cluster_models.training.framework_choices import CudaGraphs
 from solver.costs.compute import processor
 from solver.costs.launching import host_bound, lagging, launching_s, sparse_host_bound, sparse_launches

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.errors import InvalidWorkload
-from cluster_models.model.architecture import Architecture, Experts
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.experts import Experts
 from cluster_models.training.frameworks import framework
 from cluster_models.training.layer_splits import can_launch
 from cluster_models.training.plan import Configuration, Degrees, RankOrder

@@ -15,7 +15,7 @@ from cluster_models.cluster.measurements import Collective, Direction, Sample, S
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.cluster.topology import NodeState
 from cluster_models.errors import InvalidInput
-from cluster_models.model.architecture import Experts
+from cluster_models.model.experts import Experts
 from cluster_models.training.plan import Plan
 from solver.measuring.choose import MeasuringPlan, Wanted, Worth, what_to_measure
 from solver.measuring.rounds import rounds_of

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cluster_models.cluster.gpus import Precision
-from cluster_models.model.architecture import Experts
+from cluster_models.model.experts import Experts
 from cluster_models.training.framework_choices import CudaGraphs, ExpertDispatch
 from solver.costs.calibration import Calibration
 from solver.costs.compute import linear_s, processor

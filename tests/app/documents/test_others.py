@@ -16,8 +16,10 @@ from app.documents.plan import NoPlanDocument, PlanDocument, plan_from_text, res
 from app.documents.reading import InvalidDocument, problems_of, read_document
 from app.documents.workload import WorkloadDocument
 from cluster_models.errors import InvalidConfiguration, InvalidInput
-from cluster_models.model.architecture import Architecture, Experts, LatentAttention
+from cluster_models.model.architecture import Architecture
 from cluster_models.model.catalogue import catalogue_model, catalogue_models
+from cluster_models.model.experts import Experts
+from cluster_models.model.mixers import LatentAttention
 from cluster_models.training.plan import Degrees
 from cluster_models.training.workload import DEGREE_NAMES, LinkBandwidth, Objective, Recompute, TrainingWorkload
 from cluster_models.units import GIB

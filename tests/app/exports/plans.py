@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from app.exports.contract import Export
 from app.exports.registry import EXPORTS
-from cluster_models.model.architecture import Experts
+from cluster_models.model.experts import Experts
 from cluster_models.training.expert_slots import ExpertSlots
 from cluster_models.training.frameworks import framework
 from cluster_models.training.plan import Configuration, Degrees, Placement, Plan, RankOrder, RankPlace

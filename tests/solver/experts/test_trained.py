@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster_models.errors import InvalidInput
-from cluster_models.model.architecture import Experts
+from cluster_models.model.experts import Experts
 from cluster_models.routing.counts import ExpertLoads, RoutedWorkload, loads_of_model
 from solver.candidates import FloatArray, IntArray
 from solver.experts.grouped import keeps_groups

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cluster_models.jobs.recovery import Migration
 from cluster_models.jobs.running import RunningJob
-from cluster_models.model.architecture import Experts
+from cluster_models.model.experts import Experts
 from cluster_models.training.placement_rules import PlacementRules, RankGroup, Spread
 from cluster_models.training.plan import Configuration, RankOrder
 from cluster_models.training.workload import Sharding

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from cluster_models.cluster.switches import Switch
 from cluster_models.jobs.recovery import Migration, StateKind, StateSource
 from cluster_models.jobs.running import InvalidRunningJob, RecoveryPolicy, RunningJob
-from cluster_models.model.architecture import Architecture, Experts
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.experts import Experts
 from cluster_models.training.expert_slots import ExpertSlots
 from cluster_models.training.plan import Configuration, Plan, RankOrder
 from cluster_models.training.workload import Sharding

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from cluster_models.cluster.switches import Switch
 from cluster_models.cluster.topology import Node
-from cluster_models.model.architecture import Architecture, Experts
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.experts import Experts
 from cluster_models.training.plan import RankOrder
 from solver.answer.assemble import configuration_of
 from solver.candidates import ORDER_CODES

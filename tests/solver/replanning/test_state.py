@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from cluster_models.cluster.gpus import Precision
 from cluster_models.jobs.recovery import StateKind
 from cluster_models.jobs.running import RecoveryPolicy
-from cluster_models.model.architecture import Architecture, Experts
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.experts import Experts
 from cluster_models.training.expert_slots import ExpertSlots
 from cluster_models.training.plan import Configuration
 from cluster_models.training.workload import Sharding
