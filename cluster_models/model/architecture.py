@@ -9,7 +9,7 @@ from typing import Final
 
 from cluster_models.errors import InvalidModel
 from cluster_models.model.experts import MOST_LAYERS, Experts
-from cluster_models.model.layer_kinds import AttentionGate, LayerKind, Mixer, Mlp
+from cluster_models.model.layer_kinds import AttentionGate, LayerKind, Mixer, Mlp, ModelPart
 from cluster_models.model.mixers import (
     MOST_WIDTH,
     LatentAttention,
@@ -159,9 +159,27 @@ class Architecture:
         return layer_kinds(self)
 
     @property
+    def mixer_set(self) -> tuple[Mixer, ...]:
+        """The mixers that its layers have, each once."""
+        return tuple(dict.fromkeys(kind.mixer for kind in self.layer_kinds))
+
+    @property
     def kind_numbers(self) -> tuple[int, ...]:
         """For each layer in order, the index of its kind in ``layer_kinds``."""
         return kind_numbers(self)
+
+    @property
+    def parts(self) -> frozenset[ModelPart]:
+        """The parts that it has of those that not every framework trains."""
+        has = {
+            ModelPart.LINEAR_ATTENTION: self.linear_attention is not None,
+            ModelPart.STATE_SPACE: self.state_space is not None,
+            ModelPart.PARALLEL_MIXERS: any(kind.mixer is Mixer.PARALLEL for kind in self.layer_kinds),
+            ModelPart.SHORT_CONVOLUTION: self.short_convolution > 0,
+            ModelPart.SPARSE_ATTENTION: self.sparse_attention is not None,
+            ModelPart.LATENT_EXPERTS: self.experts is not None and self.experts.latent > 0,
+        }
+        return frozenset(part for part, held in has.items() if held)
 
     @property
     def sparse_layers(self) -> int:

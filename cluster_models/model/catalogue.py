@@ -8,12 +8,20 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from cluster_models.errors import InvalidModel
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.experts import Experts
-from cluster_models.model.mixers import LatentAttention
+from cluster_models.model.layer_kinds import AttentionGate, Mixer, Mlp
+from cluster_models.model.mixers import (
+    LatentAttention,
+    LinearAttention,
+    LinearRule,
+    SparseAttention,
+    StateSpace,
+    WindowHeads,
+)
 
 
 @cache
@@ -36,10 +44,29 @@ def catalogue_model(name: str) -> Architecture:
     )
 
 
+_NESTED: Final = {
+    "experts": Experts,
+    "latent_attention": LatentAttention,
+    "linear_attention": LinearAttention,
+    "sparse_attention": SparseAttention,
+    "state_space": StateSpace,
+    "window_heads": WindowHeads,
+}
+"""Fields that are tables of their own."""
+
+
+def _choices(table: dict[str, Any]) -> dict[str, Any]:
+    """The table with its rule of linear attention, where it has one, as a member of ``LinearRule``."""
+    return table | {"rule": LinearRule(table["rule"])} if "rule" in table else table
+
+
 def _architecture(name: str, row: dict[str, Any]) -> Architecture:
     """One table of the file; its keys are the fields of ``Architecture``."""
-    if "experts" in row:
-        row["experts"] = Experts(**row["experts"])
-    if "latent_attention" in row:
-        row["latent_attention"] = LatentAttention(**row["latent_attention"])
+    for key, kind in _NESTED.items():
+        if key in row:
+            row[key] = kind(**_choices(row[key]))
+    for key, choice in (("mixers", Mixer), ("mlps", Mlp)):
+        if key in row:
+            row[key] = tuple(map(choice, row[key]))
+    row["attention_gate"] = AttentionGate(row.get("attention_gate", AttentionGate.NONE))
     return Architecture(name=name, **row)

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from cluster_models.errors import InvalidModel
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.experts import MOST_LAYERS
-from cluster_models.model.huggingface_families import FAMILIES, Family, Flag, QueryKeyNorm
+from cluster_models.model.huggingface_families import FAMILIES, UNREADABLE
+from cluster_models.model.huggingface_keys import Config, Family, Flag, Parts, QueryKeyNorm
 from cluster_models.model.huggingface_layers import read_experts, read_window
-from cluster_models.model.huggingface_values import Config, count, flag, optional_count
+from cluster_models.model.huggingface_values import count, flag, optional_count
+from cluster_models.model.layer_kinds import Mixer
 from cluster_models.model.mixers import LatentAttention
 
+Kind = TypeVar("Kind")
 _BY_NAME: Final = {name: family for family in FAMILIES for name in (family.model_type, *family.aliases)}
 _LATENT_KEYS: Final = ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
 _GENERIC: Final = {
@@ -46,14 +49,16 @@ def architecture_from_config(config: Config, *, name: str | None = None) -> Arch
     text = _language_model(config)
     family = _family(text)
     _require_keys(text, family)
-    layers = count(text, family.layers, most=MOST_LAYERS)
+    layers = 0 if family.layers_optional else count(text, family.layers, most=MOST_LAYERS)
+    parts = family.parts(text, layers) if family.parts else Parts()
+    layers = parts.layers or layers
     hidden, heads = count(text, family.hidden), count(text, family.heads)
     latent = _latent_attention(text) if family.latent_attention else None
     kv_heads = heads if latent or family.kv_heads is None else count(text, family.kv_heads, default=heads)
     head_size = _head_size(text, hidden, heads, latent)
-    window, period = read_window(text, family.window, layers)
-    experts = read_experts(text, family.experts, layers) if family.experts else None
-    max_sequence = optional_count(text, family.max_sequence)
+    window, period, mixers = _window(text, family, layers, parts)
+    experts, mlps = read_experts(text, family.experts, layers, parts.mlps) if family.experts else (None, parts.mlps)
+    norm = _query_key_norm(text, family.query_key_norm)
     return Architecture(
         name=name or _own_name(config, family),
         layers=layers,
@@ -61,10 +66,10 @@ def architecture_from_config(config: Config, *, name: str | None = None) -> Arch
         heads=heads,
         kv_heads=kv_heads,
         head_size=head_size,
-        mlp_hidden=_mlp_hidden(text, family, hidden),
+        mlp_hidden=_mlp_hidden(text, family, hidden) if parts.mlp_hidden is None else parts.mlp_hidden,
         vocabulary=count(text, family.vocabulary),
         gated_mlp=family.gated_mlp,
-        tied_embeddings=flag(text, Flag("tie_word_embeddings", family.tied_embeddings)),
+        tied_embeddings=_tied_embeddings(text, family),
         attention_bias=flag(text, family.attention_bias),
         attention_output_bias=flag(text, family.attention_output_bias),
         mlp_bias=flag(text, family.mlp_bias),
@@ -74,14 +79,48 @@ def architecture_from_config(config: Config, *, name: str | None = None) -> Arch
         chunked_window=window is not None and family.window is not None and family.window.chunked,
         latent_attention=latent,
         experts=experts,
-        max_sequence=max_sequence,
+        max_sequence=optional_count(text, family.max_sequence),
         norm_vectors=family.norm_vectors,
         norms_per_block=family.norms_per_block,
-        query_key_norm_parameters=_query_key_norm_parameters(family.query_key_norm, heads, kv_heads, head_size),
+        query_key_norm_parameters=_query_key_norm_parameters(norm, heads, kv_heads, head_size),
         attention_sinks=family.attention_sinks,
-        prediction_layers=count(text, "num_nextn_predict_layers", least=0, default=0),
-        source=f"Hugging Face config.json, model_type {family.model_type}",
+        prediction_layers=count(text, family.prediction_layers, least=0, default=0),
+        source=_source(family),
+        mixers=shortest_period(mixers, layers),
+        mlps=shortest_period(mlps, layers),
+        linear_attention=parts.linear_attention if Mixer.LINEAR in mixers else None,
+        state_space=parts.state_space,
+        sparse_attention=parts.sparse_attention,
+        window_heads=parts.window_heads,
+        value_head_size=parts.value_head_size if parts.value_head_size != head_size else 0,
+        attention_gate=family.attention_gate,
+        short_convolution=parts.short_convolution if Mixer.CONVOLUTION in mixers else 0,
     )
+
+
+def _source(family: Family) -> str:
+    assumed = f"; assumed: {family.assumed}" if family.assumed else ""
+    return f"Hugging Face config.json, model_type {family.model_type}{assumed}"
+
+
+def _window(config: Config, family: Family, layers: int, parts: Parts) -> tuple[int | None, int, tuple[Mixer, ...]]:
+    """Span, period and mixers of layers; ``parts`` tell the mixers before ``layer_types`` and the family's rule."""
+    if not parts.mixers:
+        return read_window(config, family.window, layers)
+    if Mixer.WINDOW not in parts.mixers:
+        return None, 1, parts.mixers
+    key = family.window.key if family.window else "sliding_window"
+    return count(config, key, default=optional_count(config, f"{key}_size")), 1, parts.mixers
+
+
+def shortest_period(pattern: tuple[Kind, ...], layers: int) -> tuple[Kind, ...]:
+    """The shortest pattern that makes the same ``layers``, over and over in whole; none where there is none."""
+    for length in range(1, len(pattern)):
+        if layers % length == 0 and all(
+            pattern[layer % len(pattern)] == pattern[layer % length] for layer in range(layers)
+        ):
+            return pattern[:length]
+    return pattern
 
 
 def _language_model(config: Config) -> Config:
@@ -106,6 +145,14 @@ def _family(config: Config) -> Family:
         if isinstance(name, str) and name in _BY_NAME:
             return _BY_NAME[name]
     found = {field: config[key] for field, key in _GENERIC.items() if config.get(key) is not None}
+    known = [UNREADABLE[name] for name in named if name in UNREADABLE]
+    if known:
+        raise InvalidModel(
+            "model.model_type",
+            model_type or classes,
+            f"has {known[0]}, for which a model document has no words either",
+            "plan for a model of about its shape whose layers can be told",
+        )
     shown = ", ".join(f"{field} {reprlib.repr(value)}" for field, value in found.items())
     missing = [field for field in (*_GENERIC, "gated_mlp", "tied_embeddings") if field not in found]
     raise InvalidModel(
@@ -122,19 +169,22 @@ def _family(config: Config) -> Family:
 
 def _require_keys(config: Config, family: Family) -> None:
     """Every key that is needed and missing, in one error."""
-    keys = [family.layers, family.hidden, family.heads, family.vocabulary]
+    keys = [family.hidden, family.heads, family.vocabulary]
+    keys += [family.layers] * (not family.layers_optional)
     if family.kv_heads and not family.kv_heads_default_to_heads and not family.latent_attention:
         keys.append(family.kv_heads)
     if family.head_size_required:
         keys.append("head_dim")
-    if family.mlp_hidden and not family.mlp_defaults_to_four_hidden:
+    if family.mlp_hidden and not (family.mlp_defaults_to_four_hidden or family.mlp_hidden_optional):
         keys.append(family.mlp_hidden)
     if family.learned_positions:
         keys.append(family.max_sequence)
     keys += _LATENT_KEYS * family.latent_attention
-    if (experts := family.experts) and not (experts.optional and config.get(experts.count) is None):
-        needed = (experts.count, experts.active, experts.hidden, experts.shared_hidden, experts.first_key)
+    if (experts := family.experts) and not (experts.optional and not config.get(experts.count)):
+        needed = (experts.count, experts.active, experts.hidden, experts.shared_hidden)
         keys += [key for key in needed if key]
+        listed = config.get("mlp_layer_types") is not None
+        keys += [experts.first_key] if experts.first_key and not (listed or experts.first is not None) else []
     missing = [key for key in keys if config.get(key) is None]
     nullable = [family.window.key] if family.window and family.window.required else []
     nullable += ["q_lora_rank"] * family.latent_attention
@@ -173,9 +223,23 @@ def _head_size(config: Config, hidden: int, heads: int, latent: LatentAttention 
 
 
 def _mlp_hidden(config: Config, family: Family, hidden: int) -> int:
-    if family.mlp_hidden is None:
+    if family.mlp_hidden is None or (family.mlp_hidden_optional and config.get(family.mlp_hidden) is None):
         return 0
     return count(config, family.mlp_hidden, default=4 * hidden if family.mlp_defaults_to_four_hidden else None)
+
+
+def _tied_embeddings(config: Config, family: Family) -> bool:
+    """Whether input and output embeddings are one; a family may have a key of its own for it."""
+    own = family.tied_embeddings
+    default = flag(config, own)
+    return flag(config, Flag("tie_word_embeddings", default))
+
+
+def _query_key_norm(config: Config, norm: QueryKeyNorm | Flag) -> QueryKeyNorm:
+    """The family's norm; a flag switches on that of each head."""
+    if isinstance(norm, QueryKeyNorm):
+        return norm
+    return QueryKeyNorm.PER_HEAD if flag(config, norm) else QueryKeyNorm.NONE
 
 
 def _query_key_norm_parameters(norm: QueryKeyNorm, heads: int, kv_heads: int, head_size: int) -> int:

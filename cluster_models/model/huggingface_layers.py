@@ -6,117 +6,131 @@ from typing import Final
 
 from cluster_models.errors import InvalidModel
 from cluster_models.model.experts import Experts
-from cluster_models.model.huggingface_families import ExpertKeys, WindowKeys
-from cluster_models.model.huggingface_values import Config, count, flag, optional_count
+from cluster_models.model.huggingface_keys import Config, ExpertKeys, WindowKeys
+from cluster_models.model.huggingface_values import count, flag, layer_types, optional_count
+from cluster_models.model.layer_kinds import Mixer, Mlp
 
-_LAYER_TYPES: Final = {"full_attention": False, "sliding_attention": True, "chunked_attention": True}
-"""Entries of ``layer_types``, and whether such a layer is windowed."""
+_LAYER_TYPES: Final = {
+    "full_attention": Mixer.FULL,
+    "sliding_attention": Mixer.WINDOW,
+    "chunked_attention": Mixer.WINDOW,
+    "indexed_attention": Mixer.FULL,
+}
+"""Entries of ``layer_types`` of plain attention."""
+_MLP_TYPES: Final = {"dense": Mlp.DENSE, "sparse": Mlp.EXPERTS}
+"""Entries of ``mlp_layer_types``."""
 
 
-def read_window(config: Config, keys: WindowKeys | None, layers: int) -> tuple[int | None, int]:
-    """Span and period of windowed attention, ``(None, 1)`` where every layer attends fully."""
-    windowed = _layer_types(config, layers)
+def read_window(config: Config, keys: WindowKeys | None, layers: int) -> tuple[int | None, int, tuple[Mixer, ...]]:
+    """Span and period of windowed attention, ``(None, 1)`` where every layer attends fully.
+
+    Where windowed and full attention alternate in no regular period, each layer's mixer, else none.
+    """
+    listed = config.get("layer_types") is not None
+    mixers = [_LAYER_TYPES[kind] for kind in layer_types(config, layers, _LAYER_TYPES)] if listed else []
     if keys is None or (keys.switch is not None and not flag(config, keys.switch)):
-        if windowed and any(windowed):
+        if Mixer.WINDOW in mixers:
             raise InvalidModel("model.layer_types", config["layer_types"], "has windowed layers but no window")
-        return None, 1
+        return None, 1, ()
     span = optional_count(config, keys.key)
-    windowed = windowed or _windowed_by_rule(config, keys, layers)
-    if span is None or not any(windowed):
-        return None, 1
-    if all(windowed):
-        return span, 1
-    period = windowed.index(False) + 1
-    if windowed != [(layer + 1) % period != 0 for layer in range(layers)]:
-        stated = (key for key in ("layer_types", keys.pattern_key, keys.first_layer_key) if key)
-        raise InvalidModel(
-            f"model.{next(key for key in stated if config.get(key) is not None)}",
-            windowed,
-            "windowed and full attention layers alternate in no regular period",
-            "give the numbers by hand with the nearest sliding_window and window_period",
-        )
-    return span, period
+    mixers = mixers or _mixers_by_rule(config, keys, layers)
+    if span is None or Mixer.WINDOW not in mixers:
+        return None, 1, ()
+    if Mixer.FULL not in mixers:
+        return span, 1, ()
+    period = mixers.index(Mixer.FULL) + 1
+    if mixers == [_windowed((layer + 1) % period != 0) for layer in range(layers)]:
+        return span, period, ()
+    return span, 1, tuple(mixers)
 
 
-def _layer_types(config: Config, layers: int) -> list[bool]:
-    """For each layer whether ``layer_types`` makes it windowed; empty where the file has no such list."""
-    kinds = config.get("layer_types")
-    if kinds is None:
-        return []
-    if not isinstance(kinds, list) or len(kinds) != layers:
-        raise InvalidModel("model.layer_types", kinds, f"must list {layers} layers, as the model has")
-    unknown = sorted({str(kind) for kind in kinds} - set(_LAYER_TYPES))
-    if unknown:
-        raise InvalidModel(
-            "model.layer_types",
-            unknown,
-            "is a kind of attention that cannot be read",
-            f"known are {', '.join(_LAYER_TYPES)}",
-        )
-    return [_LAYER_TYPES[kind] for kind in kinds]
+def _windowed(windowed: bool) -> Mixer:
+    return Mixer.WINDOW if windowed else Mixer.FULL
 
 
-def _windowed_by_rule(config: Config, keys: WindowKeys, layers: int) -> list[bool]:
-    """For each layer whether it is windowed, by list, first layer or period."""
+def _mixers_by_rule(config: Config, keys: WindowKeys, layers: int) -> list[Mixer]:
+    """The mixer of each layer by list, first layer or period."""
     listed = config.get(keys.pattern_key) if keys.pattern_key else None
     if listed:
         if not isinstance(listed, list) or len(listed) != layers or any(one not in (0, 1) for one in listed):
             raise InvalidModel(f"model.{keys.pattern_key}", listed, f"must list 0 or 1 for {layers} layers")
-        return [one == 1 for one in listed]
+        return [_windowed(one == 1) for one in listed]
     if keys.first_layer_key:
         first = count(config, keys.first_layer_key, least=0, default=layers)
-        return [layer >= first for layer in range(layers)]
-    period = count(config, keys.period_key, default=keys.period) if keys.period_key else keys.period
-    return [period == 1 or (layer + 1) % period != 0 for layer in range(layers)]
+        return [_windowed(layer >= first) for layer in range(layers)]
+    period = _period(config, keys)
+    return [_windowed(period == 1 or (layer + 1) % period != 0) for layer in range(layers)]
 
 
-def read_experts(config: Config, keys: ExpertKeys, layers: int) -> Experts | None:
-    """The expert part, ``None`` where no layer has experts."""
-    if config.get(keys.count) is None:
-        return None
-    sparse = _sparse_by_rule(config, keys, layers)
-    if not any(sparse):
-        return None
-    first = sparse.index(True)
+def _period(config: Config, keys: WindowKeys) -> int:
+    """Layers of a period; ``sliding_window_pattern`` may also spell one, as LLLG (EXAONE)."""
+    stated = config.get(keys.period_key) if keys.period_key else None
+    if isinstance(stated, str) and stated:
+        return len(stated)
+    return count(config, keys.period_key, default=keys.period) if keys.period_key else keys.period
+
+
+def read_experts(config: Config, keys: ExpertKeys, layers: int, told: tuple[Mlp, ...] = ()) -> _ReadExperts:
+    """The experts, and each layer's MLP where dense and sparse ones alternate in no regular period.
+
+    ``told``: the MLP of each layer, from where the file tells it otherwise.
+    """
+    if (config.get(keys.count) or None) is None:
+        return None, tuple(mlp if mlp is not Mlp.EXPERTS else Mlp.DENSE for mlp in told)
+    mlps = list(told) or _mlps(config, keys, layers)
+    if Mlp.EXPERTS not in mlps:
+        return None, told
+    first = mlps.index(Mlp.EXPERTS)
+    sparse = [mlp is Mlp.EXPERTS for mlp in mlps]
     period = sparse.index(True, first + 1) - first if sum(sparse) > 1 else max(1, layers - first)
-    if sparse[first:] != [layer % period == 0 for layer in range(layers - first)]:
-        raise InvalidModel(
-            f"model.{keys.dense_list_key or keys.sparse_list_key}",
-            [layer for layer, has in enumerate(sparse) if not has],
-            "layers with and without experts alternate in no regular period",
-            "give the numbers by hand with experts.dense_layers and experts.layer_period",
-        )
+    regular = not told and sparse[first:] == [layer % period == 0 for layer in range(layers - first)]
     hidden = count(config, keys.hidden)
-    shared = hidden if keys.one_shared else 0
-    if keys.shared_hidden:
-        shared = count(config, keys.shared_hidden, least=0)
-    if keys.shared_count:
-        shared = hidden * count(config, keys.shared_count, least=0, default=0)
-    return Experts(
+    experts = Experts(
         count=count(config, keys.count),
         active=count(config, keys.active),
         hidden=hidden,
-        shared_hidden=shared,
-        dense_layers=first,
-        layer_period=period,
+        shared_hidden=(shared := _shared(config, keys, hidden)),
+        dense_layers=first if regular else 0,
+        layer_period=period if regular else 1,
         shared_gate=keys.shared_gate and shared > 0,
         router_bias=keys.router_bias,
         router_groups=count(config, keys.groups, default=1) if keys.groups else 1,
         active_groups=count(config, keys.active_groups, default=1) if keys.active_groups else 1,
+        latent=count(config, keys.latent_key, least=0, default=0) if keys.latent_key else 0,
     )
+    return experts, () if regular else tuple(mlps)
 
 
-def _sparse_by_rule(config: Config, keys: ExpertKeys, layers: int) -> list[bool]:
-    """For each layer whether it has experts."""
-    first = count(config, keys.first_key, least=0) if keys.first_key else 0
+_ReadExperts = tuple[Experts | None, tuple[Mlp, ...]]
+
+
+def _shared(config: Config, keys: ExpertKeys, hidden: int) -> int:
+    """Width of all shared experts."""
+    if keys.one_shared:
+        return hidden
+    if keys.shared_hidden:
+        return count(config, keys.shared_hidden, least=0)
+    if not keys.shared_count:
+        return 0
+    each = count(config, keys.shared_each_key, least=0, default=hidden) if keys.shared_each_key else hidden
+    return each * count(config, keys.shared_count, least=0, default=0)
+
+
+def _mlps(config: Config, keys: ExpertKeys, layers: int) -> list[Mlp]:
+    """The MLP of each layer, by the list ``mlp_layer_types`` or the family's rule."""
+    if config.get("mlp_layer_types") is not None:
+        return [_MLP_TYPES[kind] for kind in layer_types(config, layers, _MLP_TYPES, "mlp_layer_types")]
+    first = count(config, keys.first_key, least=0, default=keys.first) if keys.first_key else keys.first or 0
     every = count(config, keys.frequency_key, default=1) if keys.frequency_key else 1
     step = count(config, keys.step_key, default=1) if keys.step_key else 1
     dense = _layer_numbers(config, keys.dense_list_key) or ()
     listed = _layer_numbers(config, keys.sparse_list_key)
     if listed is not None:
-        return [layer in listed for layer in range(layers)]
+        return [Mlp.EXPERTS if layer in listed else Mlp.DENSE for layer in range(layers)]
     return [
-        layer >= first and layer % every == 0 and (layer + 1) % step == 0 and layer not in dense
+        Mlp.EXPERTS
+        if layer >= first and layer % every == 0 and (layer + 1) % step == 0 and layer not in dense
+        else Mlp.DENSE
         for layer in range(layers)
     ]
 

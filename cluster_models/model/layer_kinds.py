@@ -48,6 +48,17 @@ class Mlp(StrEnum):
     """A layer that is a mixer alone (Nemotron-H)."""
 
 
+class ModelPart(StrEnum):
+    """A part of models that not every framework trains."""
+
+    LINEAR_ATTENTION = "linear_attention"
+    STATE_SPACE = "state_space"
+    PARALLEL_MIXERS = "parallel_mixers"
+    SHORT_CONVOLUTION = "short_convolution"
+    SPARSE_ATTENTION = "sparse_attention"
+    LATENT_EXPERTS = "latent_experts"
+
+
 class LayerKind(NamedTuple):
     """The two halves of a decoder layer."""
 

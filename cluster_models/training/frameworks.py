@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 from cluster_models.errors import InvalidWorkload
+from cluster_models.model.layer_kinds import ModelPart
 from cluster_models.shipped import generations
 from cluster_models.training.framework_choices import (
     AttentionKernels,
@@ -146,6 +147,10 @@ class Framework:
             "stages), all forwards first (gpipe; breadth-first with virtual stages), zero-bubble, and V-shaped "
             "ZB-V and DualPipeV."
         ),
+    ]
+    model_parts: Annotated[
+        tuple[ModelPart, ...],
+        Fact("Parts of models that it trains beside plain attention, MLPs and experts."),
     ]
     fills_stages: Annotated[
         bool,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster_models.errors import InvalidWorkload
-from cluster_models.training.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, frameworks
 from cluster_models.training.interleaving import Interleaving
 from cluster_models.training.workload import Objective
 from solver.degrees.enumeration import context_legal, expert_tensor_legal, tensor_legal
@@ -82,6 +83,15 @@ def _check_batch(problem: PlanningProblem) -> None:
 
 def _check_model(problem: PlanningProblem) -> None:
     model, workload, pinned = problem.architecture, problem.workload, problem.workload.pinned
+    lacking = model.parts - {*workload.framework.model_parts}
+    if lacking:
+        able = [each.name for each in frameworks().values() if model.parts <= {*each.model_parts}]
+        raise InvalidWorkload(
+            "workload.framework",
+            workload.framework.name,
+            f"trains no {', '.join(sorted(lacking)).replace('_', ' ')}, which {model.name} has",
+            f"use one of {', '.join(able)}" if able else "no framework that is known trains such a model",
+        )
     tensor = pinned.get("tensor")
     if tensor is not None and not tensor_legal(model, workload, tensor):
         raise InvalidWorkload(
@@ -91,11 +101,12 @@ def _check_model(problem: PlanningProblem) -> None:
             f"{workload.sequence_length}, and divide or be a multiple of the {model.kv_heads} key/value heads",
         )
     context = pinned.get("context")
-    if context is not None and not context_legal(workload, 1, context):
+    if context is not None and not context_legal(model, workload, 1, context):
         raise InvalidWorkload(
             "workload.pinned.context",
             context,
-            f"twice its size must divide the sequence of {workload.sequence_length} tokens",
+            f"twice its size must divide the sequence of {workload.sequence_length} tokens"
+            + _shared_by_context(model),
         )
     expert = pinned.get("expert", 1)
     count = model.experts.count if model.experts else 1
@@ -131,6 +142,13 @@ def _check_model(problem: PlanningProblem) -> None:
             pinned["virtual_pipeline"],
             "interleaving needs a pipeline, but pipeline is pinned to 1",
         )
+
+
+def _shared_by_context(model: Architecture) -> str:
+    """What else context ranks share out, as the end of a sentence."""
+    heads = [f"{model.linear_attention.key_heads} heads of linear attention"] if model.linear_attention else []
+    heads += [f"{model.state_space.heads} heads of the state space"] if model.state_space else []
+    return "".join(f", and it must divide the {each}" for each in heads)
 
 
 def _check_expert_tensor(problem: PlanningProblem) -> None:

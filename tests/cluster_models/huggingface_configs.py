@@ -27,6 +27,15 @@ LATENT = {
 DEEPSEEK = BASE | LATENT | {"n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 10}
 QWEN_MOE = BASE | {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 10}
 MIXTRAL = BASE | {"num_local_experts": 8, "num_experts_per_tok": 2}
+EXPERTS = BASE | {"n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 10}
+INDEX = {"index_n_heads": 4, "index_head_dim": 8, "index_topk": 64}
+DELTA = {
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 16,
+}
+MAMBA = {"mamba_n_heads": 4, "mamba_d_state": 16, "mamba_n_groups": 2}
 GPT2 = {"n_layer": 4, "n_embd": 64, "n_head": 4, "n_positions": 32, "vocab_size": 500}
 CONFIGS: dict[str, dict[str, Any]] = {
     "llama": BASE,
@@ -49,6 +58,65 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "gemma2": BASE | {"sliding_window": 32},
     "gemma3_text": BASE | {"sliding_window": 32},
     "phi3": BASE,
+    "smollm3": BASE,
+    "seed_oss": BASE,
+    "ernie4_5": BASE,
+    "hunyuan_v1_dense": BASE,
+    "glm": BASE,
+    "glm4": BASE,
+    "exaone4": BASE | {"sliding_window": 32, "sliding_window_pattern": "LLLG"},
+    "cohere2": BASE | {"sliding_window": 32},
+    "apertus": BASE,
+    "arcee": BASE,
+    "nemotron": BASE,
+    "granite": BASE,
+    "starcoder2": BASE,
+    "olmo3": BASE | {"sliding_window": 32},
+    "ministral3": BASE,
+    "glm4_moe": EXPERTS | {"first_k_dense_replace": 1},
+    "glm4_moe_lite": DEEPSEEK,
+    "dots1": EXPERTS | {"first_k_dense_replace": 1},
+    "minimax_m2": MIXTRAL,
+    "ernie4_5_moe": BASE
+    | {"moe_num_experts": 8, "moe_k": 2, "moe_intermediate_size": 10, "moe_num_shared_experts": 1}
+    | {"moe_layer_start_index": 1},
+    "hunyuan_v1_moe": BASE | {"num_experts": 8, "moe_topk": [2] * 4},
+    "hy_v3": QWEN_MOE | {"num_shared_experts": 1},
+    "granitemoe": MIXTRAL,
+    "phimoe": MIXTRAL,
+    "solar_open": EXPERTS,
+    "afmoe": QWEN_MOE | {"num_dense_layers": 1, "sliding_window": 32},
+    "bailing_moe_v2": QWEN_MOE | {"first_k_dense_replace": 1},
+    "qwen3_next": QWEN_MOE | DELTA | {"shared_expert_intermediate_size": 40},
+    "qwen3_5": BASE | DELTA,
+    "olmo_hybrid": BASE | DELTA,
+    "kimi_linear": BASE
+    | LATENT
+    | {"num_experts": 8, "num_experts_per_token": 2, "moe_intermediate_size": 10, "first_k_dense_replace": 1}
+    | {"linear_attn_config": {"full_attn_layers": [4], "num_heads": 4, "head_dim": 16}},
+    "bailing_hybrid": QWEN_MOE | LATENT | {"first_k_dense_replace": 1, "layer_group_size": 2},
+    "minimax": MIXTRAL | {"layer_types": ["linear_attention", "full_attention"] * 2},
+    "deepseek_v32": DEEPSEEK | INDEX | {"first_k_dense_replace": 1},
+    "glm_moe_dsa": DEEPSEEK | INDEX | {"first_k_dense_replace": 1},
+    "falcon_h1": BASE | MAMBA | {"mamba_d_ssm": 32},
+    "granitemoehybrid": MIXTRAL
+    | MAMBA
+    | {"mamba_n_heads": 8, "shared_intermediate_size": 20, "layer_types": ["mamba", "mamba", "attention", "mamba"]},
+    "bamba": BASE | MAMBA | {"mamba_n_heads": 8, "attn_layer_indices": [2]},
+    "jamba": BASE
+    | {"num_experts": 8, "num_experts_per_tok": 2, "mamba_d_state": 8}
+    | {"attn_layer_period": 4, "attn_layer_offset": 2, "expert_layer_period": 2, "expert_layer_offset": 1},
+    "nemotron_h": EXPERTS
+    | {"hybrid_override_pattern": "M-*E", "mamba_num_heads": 8, "mamba_head_dim": 8}
+    | {"ssm_state_size": 16, "n_groups": 2},
+    "lfm2": BASE | {"conv_L_cache": 3, "full_attn_idxs": [1, 3]},
+    "lfm2_moe": QWEN_MOE | {"conv_L_cache": 3, "full_attn_idxs": [1, 3], "num_dense_layers": 1},
+    "step3p5": BASE
+    | {"num_attention_groups": 2, "sliding_window": 32, "layer_types": ["full_attention", "sliding_attention"] * 2}
+    | {"moe_num_experts": 8, "moe_top_k": 2, "moe_intermediate_size": 10, "share_expert_dim": 10}
+    | {"attention_other_setting": {"num_attention_heads": 8, "num_attention_groups": 2}},
+    "mimo_v2_flash": EXPERTS
+    | {"v_head_dim": 8, "sliding_window": 32, "hybrid_layer_pattern": [0, 1, 1, 0], "swa_num_key_value_heads": 4},
 }
 
 

@@ -17,8 +17,18 @@ from cluster_models.errors import InvalidModel
 from cluster_models.model.catalogue import catalogue_model
 from cluster_models.model.experts import Experts
 from cluster_models.model.huggingface import architecture_from_config, known_model_types
-from cluster_models.model.mixers import LatentAttention
+from cluster_models.model.huggingface_families import UNREADABLE
+from cluster_models.model.layer_kinds import AttentionGate, Mixer, Mlp
+from cluster_models.model.mixers import (
+    LatentAttention,
+    LinearAttention,
+    LinearRule,
+    SparseAttention,
+    StateSpace,
+    WindowHeads,
+)
 from tests.cluster_models.huggingface_configs import BASE, CONFIGS, PUBLISHED, read
+from tests.cluster_models.published_models import MODELS
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "models"
 
@@ -36,6 +46,18 @@ def test_families_outside_the_catalogue_hold_the_published_weights(name: str) ->
     """Every weight of the published checkpoint is accounted for."""
     config, parameters = PUBLISHED[name]
     assert architecture_from_config(config).parameters() == parameters
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_popular_models_have_the_parameters_that_their_publishers_state(name: str) -> None:
+    """All within 1 %; of a token's own, whose embedding some count, within a tenth."""
+    config, billions, active = MODELS[name]
+    model = architecture_from_config(config, name=name)
+    assert model.parameters() == pytest.approx(1e9 * billions, rel=0.01)
+    if active is not None:
+        table = model.hidden * model.vocabulary
+        counts = [model.active_parameters(), model.active_parameters() - table]
+        assert min(abs(count / 1e9 / active - 1.0) for count in counts) < 0.1
 
 
 def test_every_known_family_has_a_small_config_here() -> None:
@@ -95,6 +117,59 @@ TRAITS: dict[str, dict[str, object]] = {
     "gemma2": {"norms_per_block": 2, "window_period": 2},
     "gemma3_text": {"query_key_norm_parameters": 2 * 16, "sliding_window": 32, "window_period": 1},
     "phi3": {"attention_bias": False, "sliding_window": None},
+    "smollm3": {"tied_embeddings": True},
+    "seed_oss": {"attention_bias": True, "attention_output_bias": False, "head_size": 16},
+    "glm4": {"norms_per_block": 2},
+    "exaone4": {"window_period": 4, "query_key_norm_parameters": 2 * 16},
+    "cohere2": {"window_period": 4, "tied_embeddings": True},
+    "apertus": {"gated_mlp": False, "query_key_norm_parameters": 2 * 16},
+    "nemotron": {"gated_mlp": False, "norm_vectors": 2},
+    "olmo3": {"window_period": 4, "query_key_norm_parameters": (4 + 2) * 16},
+    "glm4_moe": {"experts": Experts(count=8, active=2, hidden=10, dense_layers=1, router_bias=True)},
+    "hunyuan_v1_moe": {"experts": Experts(count=8, active=2, hidden=96, shared_hidden=96)},
+    "hy_v3": {"experts": Experts(count=8, active=2, hidden=10, shared_hidden=10, dense_layers=1, router_bias=True)},
+    "afmoe": {"attention_gate": AttentionGate.ELEMENT, "norms_per_block": 2},
+    "qwen3_next": {
+        "mixers": (Mixer.LINEAR,) * 3 + (Mixer.FULL,),
+        "attention_gate": AttentionGate.ELEMENT,
+        "linear_attention": LinearAttention(LinearRule.GATED_DELTA, 2, 4, 8, 16, convolution=4),
+        "mlp_hidden": 96,
+    },
+    "kimi_linear": {
+        "mixers": (Mixer.LINEAR,) * 3 + (Mixer.FULL,),
+        "linear_attention": LinearAttention(LinearRule.CHANNEL_DELTA, 4, 4, 16, 16, 4, gate_rank=16, decay_rank=16),
+        "latent_attention": LatentAttention(24, 12, 4, 8, 6),
+    },
+    "bailing_hybrid": {
+        "mixers": (Mixer.LINEAR, Mixer.FULL),
+        "linear_attention": LinearAttention(LinearRule.CHANNEL_DELTA, 4, 4, 16, 16, convolution=4),
+        "attention_gate": AttentionGate.HEAD,
+    },
+    "minimax": {"linear_attention": LinearAttention(LinearRule.DECAY, 4, 4, 16, 16)},
+    "deepseek_v32": {"sparse_attention": SparseAttention(4, 8, 64)},
+    "falcon_h1": {
+        "mixers": (Mixer.PARALLEL,),
+        "state_space": StateSpace(heads=4, head_size=8, state=16, groups=2, norm=False),
+    },
+    "granitemoehybrid": {
+        "mixers": (Mixer.STATE_SPACE, Mixer.STATE_SPACE, Mixer.FULL, Mixer.STATE_SPACE),
+        "state_space": StateSpace(heads=8, head_size=16, state=16, groups=2),
+        "experts": Experts(count=8, active=2, hidden=96, shared_hidden=20),
+    },
+    "jamba": {
+        "state_space": StateSpace(heads=128, head_size=1, state=8, step_rank=4),
+        "mixers": (Mixer.STATE_SPACE, Mixer.STATE_SPACE, Mixer.FULL, Mixer.STATE_SPACE),
+        "mlps": (Mlp.DENSE, Mlp.EXPERTS),
+    },
+    "nemotron_h": {
+        "mixers": (Mixer.STATE_SPACE, Mixer.NONE, Mixer.FULL, Mixer.NONE),
+        "mlps": (Mlp.NONE, Mlp.DENSE, Mlp.NONE, Mlp.EXPERTS),
+        "state_space": StateSpace(heads=8, head_size=8, state=16, groups=2),
+        "gated_mlp": False,
+    },
+    "lfm2": {"mixers": (Mixer.CONVOLUTION, Mixer.FULL), "short_convolution": 3, "mlp_hidden": 256},
+    "step3p5": {"window_heads": WindowHeads(8, 2, 16), "attention_gate": AttentionGate.HEAD},
+    "mimo_v2_flash": {"window_heads": WindowHeads(4, 4, 16), "value_head_size": 8},
 }
 
 
@@ -209,6 +284,30 @@ def test_unknown_model_types_are_refused_with_what_to_do() -> None:
     assert "layers, heads" in error.problem
     assert "deepseek_v3" in error.remedy
     assert '"layers"' in error.remedy
+
+
+@pytest.mark.parametrize("model_type", sorted(UNREADABLE))
+def test_models_known_to_be_unlike_are_refused_by_what_they_have(model_type: str) -> None:
+    """Not by a list of keys that would not help."""
+    with pytest.raises(InvalidModel, match=UNREADABLE[model_type]):
+        architecture_from_config(BASE | {"model_type": model_type})
+
+
+@pytest.mark.parametrize(
+    ("model_type", "changes", "field"),
+    [
+        ("glm_moe_dsa", {"indexer_types": ["full", "shared"] * 2}, "indexer_types"),
+        ("glm_moe_dsa", {"index_topk_freq": 2}, "index_topk_freq"),
+        ("nemotron_h", {"hybrid_override_pattern": "M-?E"}, "hybrid_override_pattern"),
+        ("minimax", {"layer_types": ["linear_attention"] * 3}, "layer_types"),
+        ("qwen3_next", {"layer_types": ["linear_attention", "mamba"] * 2}, "layer_types"),
+    ],
+)
+def test_what_is_not_understood_is_refused_by_its_key(model_type: str, changes: dict[str, Any], field: str) -> None:
+    """Layers that share an indexer, unknown symbols and kinds, and lists of another length."""
+    with pytest.raises(InvalidModel) as refused:
+        read(model_type, **changes)
+    assert refused.value.field == f"model.{field}"
 
 
 def test_a_complete_looking_unknown_model_is_not_guessed_either() -> None:

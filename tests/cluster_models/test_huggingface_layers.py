@@ -52,22 +52,52 @@ def test_windowed_layers_follow_the_family_rule(model_type: str, changes: dict[s
 
 
 @pytest.mark.parametrize(
+    ("model_type", "changes", "sparse"),
+    [
+        ("qwen3_moe", {"mlp_only_layers": [2]}, "1101"),
+        ("llama4_text", {"moe_layers": [0, 1, 3]}, "1101"),
+        ("hy_v3", {"mlp_layer_types": ["dense", "sparse", "sparse", "dense"]}, "0110"),
+    ],
+)
+def test_irregular_layers_with_experts_are_held_one_by_one(
+    model_type: str, changes: dict[str, Any], sparse: str
+) -> None:
+    """What no period tells is a list."""
+    model = read(model_type, **changes)
+    assert model.sparse_pattern == tuple(mark == "1" for mark in sparse)
+    assert model.mlps
+
+
+@pytest.mark.parametrize(
+    ("model_type", "changes", "windowed"),
+    [
+        ("gpt_oss", {"layer_types": [FULL, SLIDING, FULL, SLIDING]}, "0101"),
+        ("llama4_text", {"no_rope_layers": [0, 1, 1, 0]}, "0110"),
+        ("qwen2", {"sliding_window": 32, "use_sliding_window": True, "max_window_layers": 2}, "0011"),
+        ("mimo_v2_flash", {}, "0110"),
+    ],
+)
+def test_irregular_windowed_layers_are_held_one_by_one(
+    model_type: str, changes: dict[str, Any], windowed: str
+) -> None:
+    """What no period tells is a list."""
+    model = read(model_type, **changes)
+    assert model.windowed_pattern == tuple(mark == "1" for mark in windowed)
+    assert model.mixers
+
+
+@pytest.mark.parametrize(
     ("model_type", "changes", "field"),
     [
-        ("qwen3_moe", {"mlp_only_layers": [2]}, "mlp_only_layers"),
         ("qwen3_moe", {"mlp_only_layers": ["2"]}, "mlp_only_layers"),
-        ("llama4_text", {"moe_layers": [0, 1, 3]}, "moe_layers"),
-        ("gpt_oss", {"layer_types": [FULL, SLIDING, FULL, SLIDING]}, "layer_types"),
         ("gpt_oss", {"layer_types": [SLIDING, FULL]}, "layer_types"),
         ("gpt_oss", {"layer_types": [SLIDING, FULL, "linear_attention", FULL]}, "layer_types"),
         ("llama", {"layer_types": [SLIDING, FULL] * 2}, "layer_types"),
         ("llama4_text", {"no_rope_layers": [1, 2, 1, 0]}, "no_rope_layers"),
-        ("llama4_text", {"no_rope_layers": [0, 1, 1, 0]}, "no_rope_layers"),
-        ("qwen2", {"sliding_window": 32, "use_sliding_window": True, "max_window_layers": 2}, "max_window_layers"),
     ],
 )
-def test_patterns_that_cannot_be_held_are_refused(model_type: str, changes: dict[str, Any], field: str) -> None:
-    """An irregular pattern is an error, never the nearest regular one."""
+def test_lists_that_cannot_be_read_are_refused(model_type: str, changes: dict[str, Any], field: str) -> None:
+    """Of another length, of something else, or with windows that the file gives no span."""
     with pytest.raises(InvalidModel) as refused:
         read(model_type, **changes)
     assert refused.value.field == f"model.{field}"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cluster_models.errors import InvalidModel
 from cluster_models.model.catalogue import catalogue_model, catalogue_models
+from cluster_models.model.huggingface import architecture_from_config
+from tests.cluster_models.published_models import MODELS
 
 # Trained weights in the published checkpoints (model cards; without the rotary buffers that some files carry).
 CHECKPOINT_PARAMETERS = {
@@ -88,7 +92,16 @@ def test_active_parameters_round_to_the_published_figure(name: str, billions: fl
 
 def test_every_entry_is_checked_against_a_published_total() -> None:
     """No model enters the catalogue without a total to check it by."""
-    assert set(catalogue_models()) == set(CHECKPOINT_PARAMETERS) | set(ROUNDED_PARAMETERS)
+    files = set(MODELS) & set(catalogue_models())
+    assert set(catalogue_models()) == set(CHECKPOINT_PARAMETERS) | set(ROUNDED_PARAMETERS) | files
+
+
+@pytest.mark.parametrize("name", sorted(set(MODELS) & set(catalogue_models())))
+def test_entries_equal_the_files_that_they_come_from(name: str) -> None:
+    """Field by field; the files here leave the longest sequence out."""
+    read = architecture_from_config(MODELS[name].config, name=name)
+    own = catalogue_model(name)
+    assert replace(own, source=read.source, max_sequence=None) == replace(read, max_sequence=None)
 
 
 def test_every_entry_names_its_source_and_longest_sequence() -> None:
