@@ -65,6 +65,23 @@ SINCE: Final[Mapping[str, int]] = MappingProxyType(
         "--cuda-graph-modules": 18,
         "--moe-flex-dispatcher-backend": 16,
         "--moe-shared-expert-gate": 16,
+        "--mamba-head-dim": 12,
+        "--mamba-num-groups": 12,
+        "--mamba-state-dim": 12,
+        "--mamba-num-heads": 13,
+        "--attention-output-gate": 16,
+        "--dsa-indexer-head-dim": 16,
+        "--dsa-indexer-n-heads": 16,
+        "--dsa-indexer-topk": 16,
+        "--experimental-attention-variant": 16,
+        "--linear-attention-freq": 16,
+        "--linear-conv-kernel-dim": 16,
+        "--linear-key-head-dim": 16,
+        "--linear-num-key-heads": 16,
+        "--linear-num-value-heads": 16,
+        "--linear-value-head-dim": 16,
+        "--moe-latent-size": 16,
+        "--hybrid-layer-pattern": 17,
     }
 )
 """The release that an argument came with; what is not here is in all of them."""

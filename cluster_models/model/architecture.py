@@ -14,6 +14,7 @@ from cluster_models.model.mixers import (
     MOST_WIDTH,
     LatentAttention,
     LinearAttention,
+    LinearRule,
     SparseAttention,
     StateSpace,
     WindowHeads,
@@ -171,9 +172,16 @@ class Architecture:
     @property
     def parts(self) -> frozenset[ModelPart]:
         """The parts that it has of those that not every framework trains."""
+        rule = self.linear_attention.rule if self.linear_attention else None
         has = {
-            ModelPart.LINEAR_ATTENTION: self.linear_attention is not None,
-            ModelPart.STATE_SPACE: self.state_space is not None,
+            ModelPart.GATED_DELTA_NET: rule is LinearRule.GATED_DELTA,
+            ModelPart.KIMI_DELTA_ATTENTION: rule is LinearRule.CHANNEL_DELTA,
+            ModelPart.LIGHTNING_ATTENTION: rule is LinearRule.DECAY,
+            ModelPart.MAMBA: self.state_space is not None and self.state_space.step_rank > 0,
+            ModelPart.MAMBA_2: self.state_space is not None and self.state_space.step_rank == 0,
+            ModelPart.ATTENTION_GATE: self.attention_gate is AttentionGate.ELEMENT,
+            ModelPart.HEAD_GATE: self.attention_gate is AttentionGate.HEAD,
+            ModelPart.WINDOW_HEADS: self.window_heads is not None,
             ModelPart.PARALLEL_MIXERS: any(kind.mixer is Mixer.PARALLEL for kind in self.layer_kinds),
             ModelPart.SHORT_CONVOLUTION: self.short_convolution > 0,
             ModelPart.SPARSE_ATTENTION: self.sparse_attention is not None,

@@ -51,9 +51,15 @@ class Mlp(StrEnum):
 class ModelPart(StrEnum):
     """A part of models that not every framework trains."""
 
-    LINEAR_ATTENTION = "linear_attention"
-    STATE_SPACE = "state_space"
+    GATED_DELTA_NET = "gated_delta_net"
+    KIMI_DELTA_ATTENTION = "kimi_delta_attention"
+    LIGHTNING_ATTENTION = "lightning_attention"
+    MAMBA = "mamba"
+    MAMBA_2 = "mamba_2"
     PARALLEL_MIXERS = "parallel_mixers"
+    ATTENTION_GATE = "attention_gate"
+    HEAD_GATE = "head_gate"
+    WINDOW_HEADS = "window_heads"
     SHORT_CONVOLUTION = "short_convolution"
     SPARSE_ATTENTION = "sparse_attention"
     LATENT_EXPERTS = "latent_experts"

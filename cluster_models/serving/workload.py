@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from cluster_models.cluster.gpus import GpuKind, Precision
-from cluster_models.errors import InvalidConfiguration, InvalidWorkload
+from cluster_models.errors import InvalidConfiguration, InvalidModel, InvalidWorkload
 from cluster_models.model.architecture import Architecture
 from cluster_models.serving.engines import DEFAULT_ENGINE, ServingEngine
 
@@ -292,6 +292,14 @@ def check_serving(
     architecture: Architecture, workload: ServingWorkload, configuration: ServingConfiguration
 ) -> None:
     """Raise ``InvalidWorkload`` or ``InvalidConfiguration`` where model, engine and degrees do not go together."""
+    unpriced = sorted(architecture.parts) + ["window_heads"] * (architecture.window_heads is not None)
+    if unpriced:
+        raise InvalidModel(
+            "model",
+            architecture.name,
+            f"has {', '.join(unpriced).replace('_', ' ')}, whose serving is not priced",
+            "its training is planned; serve a model of plain attention and experts",
+        )
     engine = workload.engine
     total = workload.input_tokens + workload.output_tokens
     if architecture.max_sequence is not None and total > architecture.max_sequence:

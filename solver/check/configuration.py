@@ -19,7 +19,7 @@ from solver.problem import PlanningProblem
 
 def configuration_violations(configuration: Configuration, problem: PlanningProblem) -> Iterator[str]:
     """Rules on degrees, batch and limits that ``configuration`` breaks."""
-    yield from _model_rules(configuration, problem.architecture)
+    yield from _model_rules(configuration, problem.architecture, problem.workload.framework)
     yield from _expert_rules(configuration, problem)
     yield from _sequence_rules(configuration, problem.workload)
     yield from _batch_rules(configuration, problem.workload)
@@ -62,14 +62,30 @@ def _filling_rules(counts: tuple[int, ...], problem: PlanningProblem) -> Iterato
             yield f"Stage {stage} has {count} layers, but {name} goes on to the next one before."
 
 
-def _model_rules(configuration: Configuration, model: Architecture) -> Iterator[str]:
+def _model_rules(configuration: Configuration, model: Architecture, framework: Framework) -> Iterator[str]:
     degrees = configuration.degrees
     tensor = degrees.tensor
-    if model.heads % tensor:
-        yield f"Tensor degree {tensor} does not divide the {model.heads} attention heads."
-    # Key/value heads are replicated when there are fewer of them than tensor ranks.
-    if model.latent_attention is None and model.kv_heads % tensor and tensor % model.kv_heads:
-        yield f"Tensor degree {tensor} is neither a multiple nor a divisor of {model.kv_heads} kv heads."
+    for attending in dict.fromkeys(kind.mixer for kind in model.layer_pattern if kind.attends):
+        own = model.of_mixer(attending)
+        if own.heads % tensor:
+            yield f"Tensor degree {tensor} does not divide the {own.heads} attention heads."
+        # Key/value heads are replicated when there are fewer of them than tensor ranks.
+        if model.latent_attention is None and own.kv_heads % tensor and tensor % own.kv_heads:
+            yield f"Tensor degree {tensor} is neither a multiple nor a divisor of {own.kv_heads} kv heads."
+    shared = []
+    if (linear := model.linear_attention) is not None:
+        shared.append((linear.key_heads, "heads of linear attention"))
+    if (space := model.state_space) is not None:
+        shared.append((space.heads, "heads of the state space"))
+        if not space.step_rank and space.groups % tensor:
+            yield f"Tensor degree {tensor} does not divide the {space.groups} groups of the state space."
+    ranks = tensor * degrees.context
+    for heads, name in shared:
+        if heads % ranks:
+            yield f"Tensor x context degree {ranks} does not divide the {heads} {name}."
+    lacking = sorted(model.parts - {*framework.model_parts})
+    if lacking:
+        yield f"{framework.name} trains no {', '.join(lacking).replace('_', ' ')}, which {model.name} has."
 
 
 def _expert_rules(configuration: Configuration, problem: PlanningProblem) -> Iterator[str]:

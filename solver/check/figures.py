@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from cluster_models.model.architecture import Architecture
+from cluster_models.model.layer_kinds import Mixer, Mlp
 from cluster_models.training.plan import Plan
 from solver.problem import PlanningProblem
 
@@ -121,21 +122,54 @@ def model_flops_per_token(model: Architecture, sequence_length: int) -> tuple[fl
     table = model.hidden * model.vocabulary
     used = model.active_parameters() + (table if model.tied_embeddings else 0)
     matrices = table + _active_matrix_parameters(model)
-    span = min(sequence_length, model.sliding_window or sequence_length)
+    least = min(sequence_length, model.sliding_window or sequence_length)
+    least = min(least, model.sparse_attention.top_k) if model.sparse_attention else least
+    low, high = 6.0 * matrices, 6.0 * used
+    for kind in model.layer_pattern:
+        if kind.attends:
+            attention = 6.0 * _score_width(model.of_mixer(kind.mixer))
+            low, high = low + attention * least / 2, high + attention * sequence_length
+    return low, high + 3.0 * _state_flops(model)
+
+
+def _score_width(model: Architecture) -> int:
+    """Elements of queries and of values that meet each key, an indexer's queries among them."""
     if (mla := model.latent_attention) is None:
-        width = 2 * model.heads * model.head_size
+        width = model.heads * (model.head_size + (model.value_head_size or model.head_size))
     else:
         width = model.heads * (mla.nope_head_size + mla.rope_head_size + mla.value_head_size)
-    attention = 6 * model.layers * width
-    return 6.0 * matrices + attention * span / 2, 6.0 * used + attention * sequence_length
+    return width + (
+        model.sparse_attention.heads * model.sparse_attention.head_size if model.sparse_attention else 0
+    )
+
+
+def _state_flops(model: Architecture) -> float:
+    """The most that states of linear attention and state spaces, and convolutions, take forward, for one token.
+
+    No recurrence takes more than ten operations on an element of its state, nor a convolution on a channel more
+    than two a tap.
+    """
+    total = 0.0
+    for kind in model.layer_pattern:
+        if kind.mixer is Mixer.LINEAR and (linear := model.linear_attention) is not None:
+            state = linear.value_heads * linear.key_head_size * linear.value_head_size
+            total += 10.0 * state + 2.0 * linear.convolution * linear.convolved_width
+        elif kind.mixer in (Mixer.STATE_SPACE, Mixer.PARALLEL) and (space := model.state_space) is not None:
+            total += 10.0 * space.inner * space.state + 2.0 * space.convolution * space.convolved_width
+        elif kind.mixer is Mixer.CONVOLUTION:
+            total += 2.0 * model.short_convolution * model.hidden
+    return total
 
 
 def _active_matrix_parameters(model: Architecture) -> int:
     """Weights of all layers that one token meets in matrix products, the head left out."""
-    total = model.layers * model.attention_matrix_parameters()
-    per_width = model.mlp_matrices * model.hidden
-    total += (model.layers - model.sparse_layers) * per_width * model.mlp_hidden
-    if (experts := model.experts) is not None:
-        width = experts.active * experts.hidden + experts.shared_hidden
-        total += model.sparse_layers * (per_width * width + model.hidden * experts.count)
+    h, total = model.hidden, 0
+    for kind in model.layer_pattern:
+        total += model.mixer_matrix_parameters(kind.mixer)
+        if kind.mlp is Mlp.DENSE:
+            total += model.mlp_matrices * h * model.mlp_hidden
+        elif kind.sparse and (experts := model.experts) is not None:
+            routed = model.mlp_matrices * (experts.latent or h) * experts.active * experts.hidden
+            shared = model.mlp_matrices * h * experts.shared_hidden
+            total += routed + shared + h * (experts.count + 2 * experts.latent)
     return total

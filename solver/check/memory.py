@@ -15,6 +15,7 @@ from typing import Final
 
 from cluster_models.cluster.gpus import Precision
 from cluster_models.model.architecture import Architecture
+from cluster_models.model.layer_kinds import Mixer
 from cluster_models.training.plan import Configuration, Degrees, Plan, StageMemory
 from cluster_models.training.workload import Sharding
 from solver.problem import PlanningProblem
@@ -131,19 +132,35 @@ def _weight_bytes(stage: int, configuration: Configuration, problem: PlanningPro
 
 
 def _common_parameters(model: Architecture, layer: int, tensor: int) -> Interval:
-    """Attention and MLP of one layer without its routed experts."""
-    matrices = model.attention_matrix_parameters()
-    repeated = model.attention_parameters() - matrices + model.norm_parameters()
-    if (mla := model.latent_attention) is not None:
+    """Mixer and MLP of one layer without its routed experts.
+
+    Whatever is no weight of a matrix product may be repeated, and of these what compresses, picks or routes tokens.
+    """
+    kind = model.layer_pattern[layer]
+    mixer, mlp = model.mixer_parameters(kind.mixer), model.mlp_parameters(kind.mlp)
+    repeated = mixer - model.mixer_matrix_parameters(kind.mixer) + model.norm_parameters()
+    if kind.attends:
+        repeated += _repeated_attention(model.of_mixer(kind.mixer), tensor)
+    elif kind.mixer is Mixer.LINEAR and (linear := model.linear_attention) is not None:
+        repeated += model.hidden * (linear.gate_rank + linear.decay_rank)
+    if kind.sparse and model.experts is not None:
+        repeated += (model.hidden + 1) * (model.experts.count + 1 + 2 * model.experts.latent)
+    total = float(mixer + mlp)
+    return total / tensor, min(total, total / tensor + repeated)
+
+
+def _repeated_attention(model: Architecture, tensor: int) -> int:
+    """Weights of attention that every tensor rank may hold."""
+    mla, sparse = model.latent_attention, model.sparse_attention
+    repeated = 0
+    if mla is not None:
         repeated += model.hidden * (mla.query_rank + mla.key_value_rank + mla.rope_head_size)
     elif model.kv_heads < tensor:
         repeated += 2 * model.hidden * model.head_size * model.kv_heads
-    mlp = model.dense_mlp_parameters()
-    if model.is_sparse_layer(layer) and model.experts is not None:
-        mlp = model.sparse_common_parameters()
-        repeated += (model.hidden + 1) * (model.experts.count + 1)
-    total = float(model.attention_parameters() + mlp)
-    return total / tensor, min(total, total / tensor + repeated)
+    if sparse is not None:
+        rank = mla.query_rank if mla is not None else model.hidden
+        repeated += sparse.heads * (rank * sparse.head_size + model.hidden) + model.hidden * sparse.head_size
+    return repeated
 
 
 def _end_parameters(model: Architecture, stage: int, configuration: Configuration) -> list[Interval]:
