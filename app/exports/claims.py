@@ -8,6 +8,8 @@ from typing import Any
 from app.exports.launch_value import Launch
 from app.exports.megatron_releases import connections
 from cluster_models.model.architecture import Architecture
+from cluster_models.model.layer_kinds import Mixer
+from cluster_models.model.patterns import blocks_of
 from cluster_models.training.expert_slots import ExpertSlots
 from cluster_models.training.plan import Plan, RankOrder
 from cluster_models.training.schedules import PipelineSchedule
@@ -63,6 +65,12 @@ class Claims:
     windowed_pattern: tuple[bool, ...] | None = None
     latent_sizes: tuple[int, ...] | None = None
     prediction_layers: int | None = None
+    blocks: str | None = None
+    linear_pattern: tuple[bool, ...] | None = None
+    linear_sizes: tuple[int, ...] | None = None
+    state_sizes: tuple[int, ...] | None = None
+    indexer_sizes: tuple[int, ...] | None = None
+    expert_latent: int | None = None
     active_experts: int | None = None
     expert_hidden: int | None = None
     shared_hidden: int | None = None
@@ -127,6 +135,15 @@ def _figures(model: Architecture, launch: Launch) -> dict[str, Any]:
         "positions": model.learned_positions or (workload.sequence_length if workload else None),
         "window": (model.sliding_window - 1, 0) if model.sliding_window else None,
     }
+    if (linear := model.linear_attention) is not None:
+        sizes = (linear.key_heads, linear.value_heads, linear.key_head_size, linear.value_head_size)
+        found["linear_pattern"] = tuple(kind.mixer is Mixer.LINEAR for kind in model.layer_pattern)
+        found["linear_sizes"] = (*sizes, linear.convolution)
+    if (space := model.state_space) is not None:
+        found["blocks"] = blocks_of(model)
+        found["state_sizes"] = (space.heads, space.head_size, space.state, space.groups)
+    if (sparse := model.sparse_attention) is not None:
+        found["indexer_sizes"] = (sparse.heads, sparse.head_size, sparse.top_k)
     if latent is None:
         found["head_size"] = model.head_size
     else:
@@ -137,6 +154,7 @@ def _figures(model: Architecture, launch: Launch) -> dict[str, Any]:
             "active_experts": experts.active,
             "expert_hidden": experts.hidden,
             "shared_hidden": experts.shared_hidden,
+            "expert_latent": experts.latent,
             "sparse_pattern": model.sparse_pattern,
             "router_groups": (experts.router_groups, experts.active_groups),
         }

@@ -14,6 +14,7 @@ from app.exports.contract import SHELL, Export, ExportFile, Files, refuse_schedu
 from app.exports.launch_value import Launch
 from app.exports.megatron_experts import dispatch_unsaid, group_flags
 from app.exports.megatron_flags import Arguments, Flag
+from app.exports.megatron_hybrid import is_hybrid, pattern_flags
 from app.exports.megatron_layers import layer_flags
 from app.exports.megatron_model import beside_the_model, expert_flags, model_flags
 from app.exports.megatron_releases import (
@@ -84,7 +85,10 @@ def megatron_arguments(launch: Launch) -> Arguments:
     if model.experts is not None:
         flags += [*expert_flags(model.experts, model, release), *group_flags(launch, release)]
     flags += [Flag("--use-tp-pp-dp-mapping")] * (configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA)
-    flags += layer_flags(configuration, model.prediction_layers, workload.framework, release)
+    if is_hybrid(model):
+        flags += pattern_flags(model, configuration, release)
+    else:
+        flags += layer_flags(configuration, model.prediction_layers, workload.framework, release)
     if degrees.virtual_pipeline > 1 and launch.micro_batch_group != degrees.pipeline:
         flags.append(Flag(GROUP, launch.micro_batch_group))
     flags += [*_RECOMPUTE[configuration.recompute], *_sharding(launch, release)]

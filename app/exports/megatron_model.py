@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from app.exports.megatron_flags import Flag, pattern
+from app.exports.megatron_hybrid import is_hybrid, refuse_untold, variant_flags
 from app.exports.megatron_releases import has
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.experts import Experts
 from cluster_models.training.workload import TrainingWorkload
 
+HYBRID_SCRIPT = "pretrain_mamba.py (pretrain_hybrid.py from 0.18 on)"
 _ROTATION = "the base of the rotation (--rotary-base)"
 
 
 def model_flags(model: Architecture, workload: TrainingWorkload, release: int) -> list[Flag]:
     """Arguments that make the model what it is; its experts are told by ``expert_flags``."""
+    refuse_untold(model)
     flags = [
-        Flag("--num-layers", model.layers),
+        *([] if is_hybrid(model) else [Flag("--num-layers", model.layers)]),
         Flag("--hidden-size", model.hidden),
         Flag("--num-attention-heads", model.heads),
         Flag("--vocab-size", model.vocabulary),
@@ -36,7 +39,7 @@ def model_flags(model: Architecture, workload: TrainingWorkload, release: int) -
         flags += [Flag("--hidden-dropout", "0.0"), Flag("--attention-dropout", "0.0")]
     flags += [Flag("--qk-layernorm")] * (model.query_key_norm_parameters > 0)
     flags += [Flag("--mtp-num-layers", model.prediction_layers)] * (model.prediction_layers > 0)
-    return flags + list(_attention(model))
+    return [*flags, *_attention(model), *variant_flags(model)]
 
 
 def expert_flags(experts: Experts, model: Architecture, release: int) -> list[Flag]:
@@ -44,7 +47,7 @@ def expert_flags(experts: Experts, model: Architecture, release: int) -> list[Fl
     flags = [Flag("--num-experts", experts.count), Flag("--moe-router-topk", experts.active)]
     if has(release, "--moe-ffn-hidden-size") or experts.hidden != _dense_width(model, release):
         flags.append(Flag("--moe-ffn-hidden-size", experts.hidden))
-    if not all(model.sparse_pattern):
+    if not all(model.sparse_pattern) and not is_hybrid(model):
         flags.append(Flag("--moe-layer-freq", pattern(model.sparse_pattern)))
     if experts.shared_hidden:
         flags.append(Flag("--moe-shared-expert-intermediate-size", experts.shared_hidden))
@@ -61,6 +64,8 @@ def expert_flags(experts: Experts, model: Architecture, release: int) -> list[Fl
 def beside_the_model(model: Architecture) -> tuple[str, ...]:
     """Features of a model that no argument states, or only its owner knows."""
     found = [] if model.learned_positions else [_ROTATION]
+    if is_hybrid(model):
+        found.append(f"{HYBRID_SCRIPT} in place of pretrain_gpt.py, with the specification of its layers (--spec)")
     if model.chunked_window:
         found.append(f"attention in blocks of {model.sliding_window} tokens")
     if model.norms_per_block > 1:

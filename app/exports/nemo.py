@@ -11,6 +11,7 @@ from typing import Final
 from app.exports.contract import SHELL, Export, ExportFile, Files, refuse_schedule, unsupported
 from app.exports.launch_value import Launch
 from app.exports.megatron import environment_lines, expert_order_lines, rows_unsaid
+from app.exports.megatron_hybrid import is_hybrid, refuse_untold
 from app.exports.megatron_layers import pipeline_layout
 from app.exports.megatron_releases import NEWEST, SINCE, has, overlaps_experts, release_name, vendors
 from app.exports.options import Options
@@ -96,6 +97,10 @@ def overrides(launch: Launch) -> dict[str, str]:
     """Every override, by dotted field."""
     configuration, workload, degrees = launch.configuration, launch.workload, launch.degrees
     model = launch.architecture
+    refuse_untold(model)
+    if is_hybrid(model):
+        problem = "the stages of hybrid models stand in the pattern of a recipe"
+        raise unsupported("Megatron-Bridge's overrides", "model", model.name, problem, "use the megatron export")
     sequence_parallel = degrees.tensor > 1 and workload.framework.sequence_parallel
     found = {
         "model.num_layers": str(model.layers),

@@ -59,6 +59,10 @@ def render_torchtitan(launch: Launch, options: Options) -> Files:  # noqa: ARG00
 
 
 def _refuse(launch: Launch) -> None:
+    parts = sorted(launch.plan.architecture.parts) if launch.plan.architecture else []
+    if parts:
+        name, has = launch.plan.model, ", ".join(parts).replace("_", " ")
+        raise unsupported("torchtitan", "model", name, f"its models have no {has}", "use transformers")
     refuse_schedule("torchtitan", launch)
     configuration, degrees = launch.configuration, launch.degrees
     if configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA and degrees.pipeline > 1 and degrees.data > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cluster_models.errors import InvalidModel
 from cluster_models.model.layer_kinds import LayerKind, Mixer, Mlp
@@ -47,6 +47,23 @@ def kind_numbers(model: Architecture) -> tuple[int, ...]:
     """For each layer in order, the index of its kind among ``layer_kinds``."""
     numbers = {kind: number for number, kind in enumerate(model.layer_kinds)}
     return tuple(numbers[kind] for kind in model.layer_pattern)
+
+
+_BLOCKS: Final = {
+    LayerKind(Mixer.STATE_SPACE, Mlp.NONE): "M",
+    LayerKind(Mixer.FULL, Mlp.NONE): "*",
+    LayerKind(Mixer.NONE, Mlp.DENSE): "-",
+    LayerKind(Mixer.NONE, Mlp.EXPERTS): "E",
+}
+
+
+def blocks_of(model: Architecture) -> str | None:
+    """One symbol a layer where each is a mixer or an MLP alone, as Nemotron-H's files and Megatron-Core spell them.
+
+    ``None`` where a layer is both, or what has no symbol.
+    """
+    symbols = [_BLOCKS.get(kind) for kind in model.layer_pattern]
+    return None if None in symbols else "".join(symbol for symbol in symbols if symbol)
 
 
 def check_patterns(model: Architecture) -> None:

@@ -67,7 +67,9 @@ def claims_of_arguments(text: str) -> Claims:
     given = flags(array(text, "MEGATRON_ARGS"))
     tensor = flag_number(given, "--tensor-model-parallel-size")
     pipeline = flag_number(given, "--pipeline-model-parallel-size")
-    layers = flag_number(given, "--num-layers")
+    blocks = _blocks(given)
+    told = blocks is None or "--num-layers" in given
+    layers = flag_number(given, "--num-layers") if told else len("".join(blocks or ()))
     stage_layers = _stage_layers(given, layers, pipeline)
     has_experts = "--num-experts" in given
     claims = Claims(
@@ -127,6 +129,23 @@ def _model(given: Given, layers: int) -> dict[str, Any]:
             _number(given, "--q-lora-rank", 0),
             *(flag_number(given, name) for name in sizes),
         )
+    if (blocks := _blocks(given)) is not None:
+        states = ("--mamba-head-dim", "--mamba-state-dim", "--mamba-num-groups")
+        head, state, groups = (flag_number(given, name) for name in states)
+        found["blocks"] = "".join(blocks)
+        found["state_sizes"] = (
+            _number(given, "--mamba-num-heads", 2 * found["hidden"] // max(head, 1)),
+            *(head, state, groups),
+        )
+    variant = given.get("--experimental-attention-variant", ())
+    if "gated_delta_net" in variant:
+        names = ("num-key-heads", "num-value-heads", "key-head-dim", "value-head-dim", "conv-kernel-dim")
+        found["linear_sizes"] = tuple(flag_number(given, f"--linear-{name}") for name in names)
+        found["linear_pattern"] = pattern_of(value(given, "--linear-attention-freq"))
+    if "dsa" in variant:
+        found["indexer_sizes"] = tuple(
+            flag_number(given, f"--dsa-indexer-{name}") for name in ("n-heads", "head-dim", "topk")
+        )
     if "--window-size" in given:
         found["window"] = numbers(value(given, "--window-size"), "--window-size")
         skipped = "--window-attn-skip-freq"
@@ -141,7 +160,10 @@ def _experts(given: Given, layers: int) -> dict[str, Any]:
         "expert_hidden": _number(given, "--moe-ffn-hidden-size", _number(given, "--ffn-hidden-size")),
         "shared_hidden": _number(given, "--moe-shared-expert-intermediate-size", 0),
         "sparse_pattern": pattern_of(value(given, sparse)) if sparse in given else (True,) * layers,
+        "expert_latent": _number(given, "--moe-latent-size", 0),
     }
+    if (blocks := _blocks(given)) is not None:
+        found["sparse_pattern"] = tuple(symbol == "E" for symbol in "".join(blocks))
     groups = ("--moe-router-num-groups", "--moe-router-group-topk")
     found["router_groups"] = tuple(_number(given, name, 1) for name in groups)
     return found
@@ -197,7 +219,25 @@ def even_rows(layers: int, pipeline: int, virtual: int) -> Rows:
     return ((layers // (pipeline * virtual),) * pipeline,) * virtual
 
 
+def _blocks(given: Given) -> list[str] | None:
+    """Symbols of the blocks of a hybrid model, of each stage where they are told apart; ``None`` for others."""
+    if "--hybrid-layer-pattern" in given:
+        stages = value(given, "--hybrid-layer-pattern").split("|")
+    elif "--hybrid-override-pattern" in given:
+        stages = [value(given, "--hybrid-override-pattern")]
+    else:
+        return None
+    if set("".join(stages)) - set("M*-E"):
+        raise unreadable("exports.pattern", stages, "has symbols of no block")
+    return stages
+
+
 def _stage_layers(given: Given, layers: int, pipeline: int) -> Rows:
+    if "--hybrid-layer-pattern" in given:
+        counts = [len(stage) for stage in _blocks(given) or ()]
+        if len(counts) % pipeline:
+            raise unreadable("exports.pattern", counts, f"its stages are no multiple of {pipeline} ranks")
+        return tuple(tuple(counts[start : start + pipeline]) for start in range(0, len(counts), pipeline))
     if "--pipeline-model-parallel-layout" in given:
         rows = rows_of_layout(value(given, "--pipeline-model-parallel-layout"), pipeline)
         if sum(map(sum, rows)) != layers:

@@ -142,7 +142,7 @@ def read_torchrun_nodes(files: Files) -> Claims:
         raise unreadable("exports.command", sorted(ends), "must be the same on every node")
     queue, end = queues.pop(), ends.pop()
     claims = replace(claims, connections=number(queue, "CUDA_DEVICE_MAX_CONNECTIONS") if queue else None)
-    return joined(claims_of_arguments(f"MEGATRON_ARGS=({end})"), claims) if "--num-layers" in end else claims
+    return joined(claims_of_arguments(f"MEGATRON_ARGS=({end})"), claims) if "--hidden-size" in end else claims
 
 
 def read_openmpi(files: Files) -> Claims:

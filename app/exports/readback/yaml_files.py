@@ -273,7 +273,7 @@ def _torchrun(command: Sequence[str]) -> tuple[Mapping[str, tuple[str, ...]], tu
 
 def _of_megatron(command: Sequence[str]) -> Claims:
     """The claims of Megatron-LM's arguments, if there are any; the order of experts is not among them."""
-    if "--num-layers" not in command:
+    if "--hidden-size" not in command:
         return Claims()
     return replace(claims_of_arguments(f"MEGATRON_ARGS=({shlex.join(command)})"), expert_order=None)
 

@@ -8,6 +8,8 @@ from typing import Any, Final
 from app.exports.contract import Export
 from app.exports.registry import EXPORTS
 from cluster_models.model.experts import Experts
+from cluster_models.model.layer_kinds import AttentionGate, Mixer, Mlp
+from cluster_models.model.mixers import LatentAttention, LinearAttention, LinearRule, SparseAttention, StateSpace
 from cluster_models.training.expert_slots import ExpertSlots
 from cluster_models.training.frameworks import framework
 from cluster_models.training.plan import Configuration, Degrees, Placement, Plan, RankOrder, RankPlace
@@ -98,6 +100,45 @@ def whole_model() -> Plan:
     return under(plan, "megatron-bridge-26.06")
 
 
+def unlike(**parts: Any) -> Plan:
+    """A plan of a model with parts that plain transformers lack, its stages uneven where they can be."""
+    plan = shaped(Degrees(tensor=2, pipeline=2, data=2), ((3, 5),))
+    assert plan.architecture is not None
+    return under(replace(plan, architecture=replace(plan.architecture, **parts)), "megatron-bridge-26.06")
+
+
+def blocks() -> Plan:
+    """A plan of a hybrid model whose layers are blocks: two rounds of state space, MLP, attention and experts."""
+    plan = shaped(Degrees(tensor=2, pipeline=2, data=4, expert=4, virtual_pipeline=2), ((2, 2), (3, 1)), experts=8)
+    assert plan.architecture is not None
+    assert plan.architecture.experts is not None
+    model = replace(
+        plan.architecture,
+        experts=replace(plan.architecture.experts, latent=64),
+        mixers=(Mixer.STATE_SPACE, Mixer.NONE, Mixer.FULL, Mixer.NONE),
+        mlps=(Mlp.NONE, Mlp.DENSE, Mlp.NONE, Mlp.EXPERTS),
+        state_space=StateSpace(heads=32, head_size=64, state=128, groups=8),
+    )
+    slots = ExpertSlots((3, 7), (tuple(range(8)),) * 2, 8, 4)
+    return under(replace(plan, architecture=model, expert_slots=slots), "megatron-bridge-26.06")
+
+
+def even_blocks() -> Plan:
+    """A plan of state spaces and MLPs, as many blocks on each rank, for a release without cut patterns."""
+    plan = shaped(Degrees(tensor=2, pipeline=2, data=2), ((2, 2),))
+    assert plan.architecture is not None
+    model = replace(
+        plan.architecture,
+        mixers=(Mixer.STATE_SPACE, Mixer.NONE),
+        mlps=(Mlp.NONE, Mlp.DENSE),
+        state_space=StateSpace(heads=24, head_size=64, state=128, groups=8),
+    )
+    return under(replace(plan, architecture=model), "megatron-core-0.15")
+
+
+DELTA_NET: Final = LinearAttention(LinearRule.GATED_DELTA, 16, 32, 128, 128, convolution=4)
+
+
 def larger_groups() -> Plan:
     """Five micro-batches on two pipeline ranks with two virtual stages: groups of three and two."""
     plan = shaped(Degrees(tensor=2, pipeline=2, data=2, virtual_pipeline=2), ((2, 2), (2, 2)))
@@ -127,3 +168,17 @@ PLANS: Final = {
     "replicas": shaped(Degrees(data=8), ((6,),), sharding=Sharding.NONE),
     "shards": shaped(Degrees(tensor=2, data=8), ((6,),), sharding=Sharding.PARAMETERS),
 }
+
+UNLIKE: Final = {
+    "delta net": unlike(
+        mixers=(Mixer.LINEAR, Mixer.LINEAR, Mixer.LINEAR, Mixer.FULL),
+        linear_attention=DELTA_NET,
+        attention_gate=AttentionGate.ELEMENT,
+    ),
+    "indexer": unlike(
+        latent_attention=LatentAttention(256, 128, 64, 64, 64), sparse_attention=SparseAttention(16, 64, 512)
+    ),
+    "blocks": blocks(),
+    "even blocks": even_blocks(),
+}
+"""Plans of models that are no plain transformers."""

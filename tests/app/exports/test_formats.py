@@ -6,6 +6,7 @@ import io
 import subprocess
 import zipfile
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,11 @@ from app.exports.packing import packed
 from app.exports.registry import EXPORTS
 from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidConfiguration, InvalidInput
+from cluster_models.model.layer_kinds import Mixer
+from cluster_models.model.mixers import StateSpace
 from cluster_models.training.frameworks import framework
 from cluster_models.training.plan import Placement
-from tests.app.exports.plans import PLANS, TRAINING, export
+from tests.app.exports.plans import PLANS, TRAINING, UNLIKE, export, unlike
 
 REFUSED = {
     ("deepspeed", "dense"): "PipelineModule",
@@ -39,23 +42,34 @@ REFUSED = {
     ("torchtitan", "empty stage"): "stage without layers",
     ("torchtitan", "larger groups"): "makes otherwise or refuses",
     ("torchtitan", "pipeline first"): "pipeline ranks last",
+    ("deepspeed", "delta net"): "PipelineModule",
+    ("deepspeed", "indexer"): "PipelineModule",
+    ("deepspeed", "blocks"): "PipelineModule",
+    ("torchtitan", "delta net"): "no attention gate, gated delta net",
+    ("torchtitan", "indexer"): "no sparse attention",
+    ("torchtitan", "blocks"): "no latent experts, mamba 2",
+    ("nemo", "blocks"): "pattern of a recipe",
+    ("nemo", "even blocks"): "pattern of a recipe",
+    ("deepspeed", "even blocks"): "PipelineModule",
+    ("torchtitan", "even blocks"): "no mamba 2",
 }
 
 
-@pytest.mark.parametrize("shape", PLANS)
+@pytest.mark.parametrize("shape", PLANS | UNLIKE)
 @pytest.mark.parametrize("name", TRAINING)
 def test_every_format_says_what_the_plan_does(name: str, shape: str) -> None:
     """Files come out and are read back as the launch, or the target is said not to do it, and why."""
+    plan = (PLANS | UNLIKE)[shape]
     reason = REFUSED.get((name, shape))
     if reason:
         with pytest.raises(InvalidConfiguration, match=f"cannot take it: .*{reason}"):
-            export(name).files(PLANS[shape])
+            export(name).files(plan)
         return
-    files = export(name).files(PLANS[shape])
-    found, meant = export(name).read_back(files), claims_of(launch_of(PLANS[shape]))
+    files = export(name).files(plan)
+    found, meant = export(name).read_back(files), claims_of(launch_of(plan))
     said = {field for field in Claims.__slots__ if getattr(found, field) is not None}
     assert said >= {field for field in export(name).says if getattr(meant, field) is not None}
-    assert files == export(name).files(PLANS[shape])
+    assert files == export(name).files(plan)
     assert len({file.name for file in files}) == len(files)
 
 
@@ -221,3 +235,19 @@ def test_launches_are_values_with_sums_that_hold() -> None:
     plan = PLANS["dense"]
     with pytest.raises(InvalidConfiguration, match="are not 8 ranks"):
         launch_of(replace(plan, placement=replace(plan.placement, hosts=plan.placement.hosts[:1])))
+
+
+@pytest.mark.parametrize(
+    ("mixers", "parts", "reason"),
+    [
+        ((Mixer.PARALLEL,), {"state_space": StateSpace(8, 64, 128, groups=8)}, "no parallel mixers"),
+        ((Mixer.CONVOLUTION,), {"short_convolution": 3}, "no short convolution"),
+        ((Mixer.STATE_SPACE, Mixer.FULL), {"state_space": StateSpace(8, 64, 128, groups=8)}, "no single blocks"),
+    ],
+)
+def test_megatron_says_what_models_it_cannot_be_told(
+    mixers: tuple[Mixer, ...], parts: dict[str, Any], reason: str
+) -> None:
+    """Mixers side by side, convolutions, and layers of a state space that are no blocks by themselves."""
+    with pytest.raises(InvalidConfiguration, match=reason):
+        export("megatron").files(unlike(mixers=mixers, **parts))

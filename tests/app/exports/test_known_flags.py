@@ -23,7 +23,7 @@ from cluster_models.errors import InvalidConfiguration
 from cluster_models.training.framework_choices import CudaGraphs, ExpertBalance, ExpertDispatch
 from cluster_models.training.frameworks import frameworks
 from cluster_models.training.plan import Plan
-from tests.app.exports.plans import PLANS, export
+from tests.app.exports.plans import PLANS, UNLIKE, export
 from tests.app.exports.test_formats import REFUSED
 
 KNOWN = tomllib.loads(Path(__file__).with_name("known_flags.toml").read_text())
@@ -55,7 +55,7 @@ def variants(tool: str, *, precisions: tuple[Precision, ...] = tuple(Precision))
 def megatron_flags() -> Mapping[int, frozenset[str]]:
     """By release of Megatron-Core, every argument that the plans of its generations are given."""
     found: dict[int, set[str]] = {}
-    for plan in variants("megatron"):
+    for plan in itertools.chain(variants("megatron"), UNLIKE.values()):
         assert plan.workload is not None
         with suppress(InvalidConfiguration):  # the generation cannot launch it
             said = {flag.partition(" ")[0] for flag in megatron_arguments(launch_of(plan)).flags}
