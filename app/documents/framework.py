@@ -132,7 +132,7 @@ def _may_state(stated: Iterable[WireFact]) -> dict[str, Any]:
                 None,
                 description=each.fact.meaning,
                 examples=[each.stated(DEFAULT_FRAMEWORK)],
-                min_length=1 if each.is_list else None,
+                min_length=each.fact.least if each.is_list else None,
             ),
         )
         for each in stated

@@ -35,12 +35,14 @@ class Fact:
 
     ``most``: no number above it is possible.  ``precision``: users write a width in bytes as the number format of
     that width, in a field of this name.  ``setting``: a single run may depart from what its framework does.
+    ``least``: items of a list.
     """
 
     meaning: str
     most: float = math.inf
     precision: str = ""
     setting: bool = False
+    least: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,7 @@ class Framework:
     ]
     model_parts: Annotated[
         tuple[ModelPart, ...],
-        Fact("Parts of models that it trains beside plain attention, MLPs and experts."),
+        Fact("Parts of models that it trains beside plain attention, MLPs and experts.", least=0),
     ]
     fills_stages: Annotated[
         bool,

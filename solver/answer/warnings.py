@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from cluster_models.cluster.measurements import Collective
 from cluster_models.links.collective_curves import domain_is_estimated
 from cluster_models.links.suspicions import suspicions
 from cluster_models.links.tables import LinkTables
+from cluster_models.model.layer_kinds import ModelPart
 from cluster_models.training.frameworks import ABOUT, Framework, facts
 from cluster_models.training.plan import Confidence
 from cluster_models.training.workload import LinkBandwidth
@@ -43,6 +45,7 @@ def plan_warnings(
         _uncertainty(confidence),
         *_estimated_links(problem, candidate, assignment),
         *_calibration(problem, candidate),
+        *_model_parts(problem),
         *_gpu_kind(candidate),
         *_inside_nodes(candidate),
         *_other_kinds(problem, candidate),
@@ -123,6 +126,26 @@ def _calibration(problem: PlanningProblem, candidate: Candidate) -> list[str]:
     if not missing:
         return others
     return [f"The calibration {own.source} has no parameter of {' or '.join(missing)}: {shipped}.", *others]
+
+
+_BY_TIMINGS: Final = frozenset(ModelPart) - {
+    ModelPart.ATTENTION_GATE,
+    ModelPart.HEAD_GATE,
+    ModelPart.WINDOW_HEADS,
+    ModelPart.LATENT_EXPERTS,
+}
+"""Parts of models whose kernels no measured training run has."""
+
+
+def _model_parts(problem: PlanningProblem) -> list[str]:
+    """Parts of the model whose time no training run has shown."""
+    parts = sorted(problem.architecture.parts & _BY_TIMINGS)
+    if not parts:
+        return []
+    names = " and ".join(parts).replace("_", " ")
+    return [
+        f"Times of {names} come from published timings of kernels, or are estimated: no training run was fitted."
+    ]
 
 
 def _other_facts(own: FittedParameters, framework: Framework) -> list[str]:
