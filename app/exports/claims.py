@@ -136,9 +136,9 @@ def _figures(model: Architecture, launch: Launch) -> dict[str, Any]:
         "window": (model.sliding_window - 1, 0) if model.sliding_window else None,
     }
     if (linear := model.linear_attention) is not None:
-        sizes = (linear.key_heads, linear.value_heads, linear.key_head_size, linear.value_head_size)
         found["linear_pattern"] = tuple(kind.mixer is Mixer.LINEAR for kind in model.layer_pattern)
-        found["linear_sizes"] = (*sizes, linear.convolution)
+        heads, widths = (linear.key_heads, linear.value_heads), (linear.key_head_size, linear.value_head_size)
+        found["linear_sizes"] = (*heads, *widths, linear.convolution)
     if (space := model.state_space) is not None:
         found["blocks"] = blocks_of(model)
         found["state_sizes"] = (space.heads, space.head_size, space.state, space.groups)

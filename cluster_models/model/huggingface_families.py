@@ -9,8 +9,9 @@ from typing import Final
 from cluster_models.model.huggingface_dense import DENSE
 from cluster_models.model.huggingface_hybrids import HYBRIDS
 from cluster_models.model.huggingface_sparse import SPARSE
+from cluster_models.model.huggingface_states import STATES
 
-FAMILIES: Final = DENSE + SPARSE + HYBRIDS
+FAMILIES: Final = DENSE + SPARSE + HYBRIDS + STATES
 """Every family that can be read."""
 
 UNREADABLE: Final[Mapping[str, str]] = MappingProxyType(

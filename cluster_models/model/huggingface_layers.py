@@ -143,3 +143,25 @@ def _layer_numbers(config: Config, key: str | None) -> frozenset[int] | None:
     if not isinstance(listed, list) or any(type(one) is not int for one in listed):
         raise InvalidModel(f"model.{key}", listed, "must be a list of layer numbers")
     return frozenset(listed)
+
+
+_ATTENTION: Final = {
+    "full_attention": Mixer.FULL,
+    "attention": Mixer.FULL,
+    "sliding_attention": Mixer.WINDOW,
+}
+
+
+def mixers_of(
+    config: Config, layers: int, others: dict[str, Mixer], *, key: str = "layer_types", period: int = 0
+) -> tuple[Mixer, ...]:
+    """The mixer of each layer by the list under ``key``, or without it attention every ``period`` layers.
+
+    Raises ``InvalidModel`` for a kind of layer that is neither attention nor one of ``others``.
+    """
+    if config.get(key) is not None:
+        return tuple((_ATTENTION | others)[kind] for kind in layer_types(config, layers, _ATTENTION | others, key))
+    if not period:
+        raise InvalidModel(f"model.{key}", None, f"must list the kind of each of the {layers} layers")
+    other = next(iter(others.values()))
+    return tuple(Mixer.FULL if (layer + 1) % period == 0 else other for layer in range(layers))

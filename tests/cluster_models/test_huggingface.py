@@ -28,7 +28,7 @@ from cluster_models.model.mixers import (
     WindowHeads,
 )
 from tests.cluster_models.huggingface_configs import BASE, CONFIGS, PUBLISHED, read
-from tests.cluster_models.published_models import MODELS
+from tests.cluster_models.published_hybrids import MODELS
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "models"
 

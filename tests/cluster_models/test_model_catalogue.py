@@ -9,7 +9,7 @@ import pytest
 from cluster_models.errors import InvalidModel
 from cluster_models.model.catalogue import catalogue_model, catalogue_models
 from cluster_models.model.huggingface import architecture_from_config
-from tests.cluster_models.published_models import MODELS
+from tests.cluster_models.published_hybrids import MODELS
 
 # Trained weights in the published checkpoints (model cards; without the rotary buffers that some files carry).
 CHECKPOINT_PARAMETERS = {
