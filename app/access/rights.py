@@ -123,7 +123,7 @@ _PAGES: Final[Mapping[str, Mapping[Right, str]]] = {
     "import_pages": {READ: "empty", OPERATE: "look_or_store"},
     "job_pages": {READ: "run_plan job_of_cluster", OPERATE: "register change_job"},
     "measuring_pages": {READ: "what_next script"},
-    "plan_pages": {READ: "plan_list new_plan plan plan_progress", PLAN: "ask_for_plan cancel"},
+    "plan_pages": {READ: "plan_list new_plan plan plan_progress", PLAN: "ask_for_plan try_story cancel"},
     "replan_pages": {
         READ: "replan_list replan replan_progress with_free_nodes launch_file",
         OPERATE: "change_replan",

@@ -34,6 +34,12 @@ class Following:
         """Remember a progress message."""
         self._newest = {name: value for name, value in message.items() if name != "kind"}
 
+    def write_rest(self) -> None:
+        """Write what came since the newest progress was written."""
+        if self._newest is not None:
+            self._next_write = 0.0
+            self.should_stop()
+
     def should_stop(self) -> bool:
         """Whether nobody wants the answer any more; raises ``ServiceStopping`` when the process is to end."""
         if self._context.stopping.is_set():

@@ -14,6 +14,7 @@ from app.jobs.context import JobContext
 from app.jobs.following import Following
 from app.jobs.patience import patiently
 from app.services.planning import solves
+from app.services.planning.course import Course
 from app.services.planning.solves import SolveRequest, failure
 from cluster_models.units import GIB
 
@@ -58,7 +59,7 @@ def _run(context: JobContext, plan_id: str, request: SolveRequest) -> ChildEnd:
     following = Following(
         context, lambda session, newest: solves.save_progress(session, plan_id=plan_id, progress=newest)
     )
-    memory = settings.solve_memory_gib
+    memory, course = settings.solve_memory_gib, Course()
     message = {
         "snapshot": request.snapshot,
         **request.problem,
@@ -66,14 +67,16 @@ def _run(context: JobContext, plan_id: str, request: SolveRequest) -> ChildEnd:
         "memory_limit_bytes": None if memory is None else int(memory * GIB),
     }
     time_limit_s = float(request.options.get("time_limit_s", settings.default_time_limit_s))
-    return run_child(
+    end = run_child(
         settings.solve_command,
         json.dumps(message).encode(),
         hard_limit_s=time_limit_s + settings.overrun_s,
         scratch_root=settings.data_dir / "scratch",
-        on_progress=following.keep,
+        on_progress=lambda newest: following.keep(course.after(newest)),
         should_stop=following.should_stop,
     )
+    following.write_rest()
+    return end
 
 
 def _record(context: JobContext, plan_id: str, request: SolveRequest, end: ChildEnd) -> str:

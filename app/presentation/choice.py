@@ -36,11 +36,12 @@ def choice_sentences(plan: Plan) -> tuple[str, ...]:
 def _taken(plan: Plan, found: Selection) -> tuple[str, ...]:
     if found.fastest is not None:
         fastest = _name(plan.alternatives[found.fastest].configuration)
+        end = "The choice 'fastest' takes that one."
         lead = f"{percent(found.given_up, places=2)} worse than the best found, {fastest}"
         if found.choice is Choice.SIMPLEST:
             better = ", ".join(_SIMPLER[each] for each in found.simpler)
-            return (f"{lead}, within what predictions can tell, and simpler: {better}. --fastest takes that one.",)
-        return (f"{lead}, but more robust: {_regrets(found)}. --fastest takes that one.",)
+            return (f"{lead}, within what predictions can tell, and simpler: {better}. {end}",)
+        return (f"{lead}, but more robust: {_regrets(found)}. {end}",)
     if found.choice is Choice.ROBUST and found.regret is not None:
         regret = percent(found.regret)
         return (f"The fastest found is also the most robust: in nine draws of ten it loses {regret} at most.",)

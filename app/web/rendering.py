@@ -9,6 +9,8 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from app.web.manual import FOLDER
+
 SECURITY_HEADERS: Final = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; "
     "frame-ancestors 'none'",
@@ -31,7 +33,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["place"] = _place
-    environment.globals["version"] = version("meshwright")
+    environment.globals |= {"version": version("meshwright"), "has_manual": FOLDER.is_dir()}
     return environment
 
 

@@ -18,6 +18,7 @@ from app.web.clusters.cluster_pages import router as cluster_router
 from app.web.clusters.import_pages import router as import_router
 from app.web.clusters.measuring_pages import router as measuring_router
 from app.web.error_pages import PageRoute
+from app.web.examples import plan_examples
 from app.web.experts.expert_moves_pages import router as moves_router
 from app.web.experts.expert_pages import router as expert_router
 from app.web.failures.failure_pages import router as failure_router
@@ -61,6 +62,7 @@ def home(request: Request) -> Response:
         plans=[plan_line(plan) for plan in recent.items],
         clusters=[cluster_line(record) for record in known.items],
         replans=[replan_line(each) for each in decisions.items if each.is_open],
+        story=None if recent.items else next(iter(plan_examples(serving=False)), None),
     )
 
 

@@ -20,6 +20,7 @@ from app.services.clusters import snapshots
 from app.services.errors import NotFound, NotReady
 from app.services.pagination import Page, newest_first
 from app.services.planning import solves
+from app.services.planning.course import CoursePoint, course_of
 from app.services.planning.planning_problems import make_problem, search_options
 from app.services.planning.requests import PlanRequest
 from cluster_models.calibration.fitted import FittedParameters
@@ -51,6 +52,8 @@ class PlanRecord:
     model_name: str
     options: SearchOptions
     progress: Progress | None
+    course: tuple[CoursePoint, ...]
+    """Of the search so far, kept when it has ended."""
     error: PlanError | None
     created_at: datetime
     started_at: datetime | None
@@ -247,6 +250,7 @@ def _record(row: PlanRow) -> PlanRecord:
         model_name=row.model_name,
         options=load(SearchOptions, row.options),
         progress=_load_progress(row.progress),
+        course=course_of(row.progress),
         error=None if row.error is None else PlanError(**row.error),
         created_at=row.created_at,
         started_at=row.started_at,

@@ -52,6 +52,7 @@ from app.web.planning.plan_routing import asked_routing, routing_before
 from app.web.planning.progress import progress_now
 from app.web.planning.result import nothing_fits, result
 from app.web.planning.schedule import ZOOMS, Window
+from app.web.planning.search_course import search_course
 from app.web.planning.serving_plan_pages import serving_plan_page
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput
@@ -128,6 +129,18 @@ def ask_for_plan(request: Request, data: Annotated[FormData, Depends(sent_form)]
         return _form(request, session, values, found)
 
 
+@router.post("/plans/try/{story}")
+def try_story(request: Request, story: str) -> Response:
+    """Queue the plan of a shipped story."""
+    if story not in {known.name for known in plan_examples(serving=False)}:
+        raise NotFound("story", story)
+    service = service_of(request)
+    values = with_example(blank(time_limit_s=service.settings.default_time_limit_s), story, filled, serving=False)
+    plan_id = _create(service, values)
+    service.queue_plan(plan_id)
+    return RedirectResponse(f"/plans/{plan_id}", 303)
+
+
 @router.get("/plans/{plan_id}")
 def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 1, part: int = 0) -> Response:
     """A plan: its progress while it is searched for, then what came out."""
@@ -150,6 +163,7 @@ def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 1, part: 
         result=result(answer, problem.workload, problem.snapshot.cluster, window)
         if isinstance(answer, Plan)
         else None,
+        course=search_course(record.course),
         nothing=nothing_fits(answer) if isinstance(answer, NoPlan) else None,
         failure=record.error,
         exports=exports,

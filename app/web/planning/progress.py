@@ -8,6 +8,8 @@ from datetime import datetime
 from app.db.status import PlanStatus
 from app.presentation.figures import count, percent, plural, seconds
 from app.services.planning.plans import PlanRecord
+from app.web.drawing import Drawing
+from app.web.planning.search_course import search_course
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,7 @@ class ProgressNow:
     words: str
     share: str | None
     figures: tuple[tuple[str, str], ...]
+    course: Drawing | None = None
 
 
 def progress_now(plan: PlanRecord, now: datetime, *, ahead: int = 0) -> ProgressNow:
@@ -42,4 +45,5 @@ def progress_now(plan: PlanRecord, now: datetime, *, ahead: int = 0) -> Progress
             ("no plan can beat", seconds(newest.bound_s)),
             ("gap", percent(newest.gap, places=2)),
         ),
+        course=search_course(plan.course),
     )

@@ -161,6 +161,17 @@ def test_a_filled_form_queues_a_plan_and_leads_to_it(browser: TestClient) -> Non
     assert "/plans/" in browser.get("/").text
 
 
+def test_a_story_is_one_click_away_until_there_is_a_plan(browser: TestClient) -> None:
+    """The button of the start page queues a plan; a story that is not shipped is not found."""
+    start = browser.get("/").text
+    assert 'action="/plans/try/measured"' in start
+    answer = browser.post("/plans/try/measured")
+    assert answer.history[0].status_code == 303, answer.text
+    assert "Waiting for a free solver." in answer.text
+    assert "/plans/try/" not in browser.get("/").text
+    assert browser.post("/plans/try/none").status_code == 404
+
+
 def test_forms_of_other_sites_are_refused(browser: TestClient, service: Service, plan_id: str) -> None:
     """Neither a plan nor a cancellation can be forged."""
     foreign = {"sec-fetch-site": "cross-site"}
