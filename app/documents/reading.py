@@ -213,7 +213,9 @@ def _plain(code: str, context: Mapping[str, Any], value: object, message: str) -
         "dict_type": (f"must be a mapping, not {_type_name(value)}", ""),
         "model_type": (f"must be a mapping of fields, not {_type_name(value)}", ""),
         "model_attributes_type": (f"must be a mapping of fields, not {_type_name(value)}", ""),
-        "too_short": (f"needs at least {context.get('min_length')} entries", ""),
+        "too_short": (f"has fewer than {context.get('min_length')} entries", "give more")
+        if context.get("min_length") != 1
+        else ("is empty", "give at least one"),
         "too_long": (f"has more than {context.get('max_length')} entries", ""),
         "timezone_aware": ("is a time without a zone", "write it like 2025-11-15T00:00:00Z"),
         "datetime_from_date_parsing": ("is not a time", "write it like 2025-11-15T00:00:00Z"),

@@ -131,7 +131,7 @@ def test_a_workload_survives_its_document(workload: TrainingWorkload) -> None:
         ({"sequence_length": 0}, "sequence_length: must be at least 1"),
         ({"sequence_length": 1.5}, "must be a whole number"),
         ({"precision": "bf61"}, "did you mean 'bf16'?"),
-        ({"recompute": []}, "needs at least 1 entries"),
+        ({"recompute": []}, "is empty"),
         ({"memory_headroom_fraction": 6}, "must be less than 1"),
         ({"max_gpu": 8}, "did you mean 'max_gpus'?"),
         ({"pinned": {"tensor": 0}}, "pinned.tensor: must be at least 1"),

@@ -69,7 +69,7 @@ def test_a_workload_survives_the_form() -> None:
         ("global_batch_sequences", "0", "at least 1"),
         ("global_batch_sequences", "", "missing"),
         ("memory_headroom_percent", "120", "less than 1"),
-        ("recompute", (), "at least 1"),
+        ("recompute", (), "give at least one"),
         ("pinned_tensor", "-8", "at least 1"),
         ("forbidden_context", "2, x", "whole number"),
         ("max_gpus", "9" * 60, "whole number"),

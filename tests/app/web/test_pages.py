@@ -36,7 +36,13 @@ from tests.plans import (
     small_workload,
 )
 
-TYPED = {"sequence_length": "2048", "global_batch_sequences": "8", "recompute": "none", "sharding": "none"}
+TYPED = {
+    "sequence_length": "2048",
+    "global_batch_sequences": "8",
+    "recompute": "none",
+    "sharding": "none",
+    "schedule": "1f1b",
+}
 
 
 @pytest.fixture

@@ -43,7 +43,13 @@ def store(client: TestClient, name: str, counts: dict[str, Any]) -> None:
 def ask(client: TestClient, **changes: str) -> Any:
     """The answer to the form for a plan of the sparse model."""
     values = {name: text for name, text in blank(time_limit_s=5).items() if isinstance(text, str)}
-    values |= {"recompute": "none", "sharding": "none", "sequence_length": "2048", "global_batch_sequences": "8"}
+    values |= {
+        "recompute": "none",
+        "sharding": "none",
+        "schedule": "1f1b",
+        "sequence_length": "2048",
+        "global_batch_sequences": "8",
+    }
     values |= {"cluster_text": json.dumps(cluster_body()), "model_text": model()}
     return client.post("/plans/new", data=values | changes, headers=BROWSER, follow_redirects=False)
 

@@ -106,7 +106,7 @@ def test_grid_is_coloured_by_place_only_where_colours_tell_places_apart() -> Non
     assert (together.groups, together.colour_means) == ((), "")
     hosts = tuple(f"n{index}" for index in range(HUES + 1))
     ranks = tuple(RankPlace(index, host, 0, 0, 0, index, 0) for index, host in enumerate(hosts))
-    many = replace(small_configuration(), degrees=Degrees(data=len(hosts)))
+    many = replace(small_configuration(), degrees=Degrees(data=len(hosts)), stage_layers=((3,),))
     assert seat_grid(many, Placement(hosts, 1, ranks), Places("node", {})).colour_means == ""
 
 
