@@ -21,8 +21,9 @@ from cluster_models.jobs.recovery import (
     RecoveryAction,
     StateKind,
     StateSource,
-    TimeRange,
 )
+from cluster_models.jobs.serving import ServingDecision
+from cluster_models.jobs.times import TimeRange
 from cluster_models.training.plan import Plan
 
 GPU_HOURS_DESCRIPTION = "GPU-hours without useful work because of the move"
@@ -168,11 +169,12 @@ class JobDecisionAnswer(ValueAnswer[JobDecision]):
             gpus_before=0 if before is None else before.configuration.degrees.gpus,
             nodes_left=[] if keeps else sorted(hosts_before - hosts_after),
             nodes_joined=sorted(hosts_after - hosts_before),
-            links=_links(made, place, query),
+            links=decided_links(made, place, query),
         )
 
 
-def _links(made: JobDecision, place: tuple[str, ...], query: str) -> dict[str, str]:
+def decided_links(made: JobDecision | ServingDecision, place: tuple[str, ...], query: str) -> dict[str, str]:
+    """Addresses of the plan that a job is to run by, and of what launches it; ``place`` is that of its replan."""
     if made.plan is None or not place:
         return {}
     parts = (*place, "jobs", made.job_id)

@@ -11,9 +11,10 @@ from app.answers.addresses import Links, Moment, addresses
 from app.answers.events import QuarantineAnswer
 from app.answers.job_decisions import JobDecisionAnswer
 from app.answers.plans import FailureAnswer
+from app.answers.serving_decisions import ServingDecisionAnswer
 from app.db.status import ReplanStatus, ReplanStep
 from app.documents.values import Computed, Given, Holds, ValueAnswer
-from app.presentation.replans import explanation
+from app.presentation.replans import decision_explanation, explanation
 from app.services.decisions.replan_answers import DecisionSummary, JobSummary
 from app.services.decisions.replan_steps import StepRecord
 from app.services.decisions.replan_views import AnswerView
@@ -83,15 +84,14 @@ class UntouchedAnswer(BaseModel):
     job_id: str = Field(description="Its id.", examples=["1b9d6bcdbbfd4b2d9b5dab8dfbbd4bed"])
 
 
-def _explanation(decision: BatchDecision) -> str:
-    return explanation(decision, [(made.job_name, made.action) for made in decision.jobs])
-
-
 class DecisionAnswer(ValueAnswer[BatchDecision]):
     """One decision for all jobs that failures touched."""
 
     jobs: Annotated[list[JobDecisionAnswer], Given()] = Field(
         description="What becomes of each job that is decided on."
+    )
+    serving: Annotated[list[ServingDecisionAnswer], Given()] = Field(
+        description="What becomes of each serving deployment that is decided on."
     )
     untouched: Annotated[list[UntouchedAnswer], Given()] = Field(description="Jobs that run on as they are.")
     spares_before: list[str] = Field(description="Spare nodes that were free.", examples=[["s003", "s004"]])
@@ -112,7 +112,7 @@ class DecisionAnswer(ValueAnswer[BatchDecision]):
     snapshot: Annotated[str, Holds("snapshot_id")] = Field(
         description="Id of the cluster's snapshot after the failures.", examples=["7f6d1c+8a0b"]
     )
-    explanation: Annotated[str, Computed(_explanation)] = Field(
+    explanation: Annotated[str, Computed(decision_explanation)] = Field(
         description="In words.", examples=["Both jobs get a spare."]
     )
 
@@ -125,6 +125,7 @@ class DecisionAnswer(ValueAnswer[BatchDecision]):
             jobs=[
                 JobDecisionAnswer.make(made, view.before.get(made.job_id), place, query) for made in decision.jobs
             ],
+            serving=[ServingDecisionAnswer.make(made, place, query) for made in decision.serving],
             untouched=[
                 UntouchedAnswer(job=view.untouched.get(job_id, job_id), job_id=job_id)
                 for job_id in decision.untouched

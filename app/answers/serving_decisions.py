@@ -1,13 +1,14 @@
-"""Answers about serving deployments after failures, alone and beside training jobs."""
+"""Answers about serving deployments after failures."""
 
 from __future__ import annotations
 
 import math
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from app.answers.replans import DecisionAnswer
+from app.answers.addresses import Links
+from app.answers.job_decisions import decided_links
 from app.documents.serving_plan import ServingPlanDocument
 from app.documents.values import Computed, Given, Holds, ValueAnswer
 from cluster_models.jobs.serving import ConsideredServing, ServedLoad, ServingAction, ServingDecision
@@ -44,6 +45,7 @@ class ServingDecisionAnswer(ValueAnswer[ServingDecision]):
     """What becomes of one deployment."""
 
     job: Annotated[str, Holds("job_name")] = Field(description="The deployment.", examples=["chat"])
+    job_id: str = Field(description="Its id.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])
     action: ServingAction = Field(description="Action on it.", examples=["start_replicas"])
     lost: list[int] = Field(description="Replicas of the plan before that lost a GPU.", examples=[[1]])
     stopped: list[int] = Field(description="Replicas of the plan before that live and are stopped.", examples=[[]])
@@ -64,20 +66,10 @@ class ServingDecisionAnswer(ValueAnswer[ServingDecision]):
     plan: Annotated[ServingPlanDocument | None, Given()] = Field(
         description="The plan afterwards; null where nothing serves."
     )
+    links: Annotated[Links, Given()]
 
     @classmethod
-    def make(cls, made: ServingDecision) -> ServingDecisionAnswer:
-        """The answer with its plan."""
-        return cls.from_value(made, plan=None if made.plan is None else ServingPlanDocument.from_plan(made.plan))
-
-
-class SharedDecisionAnswer(BaseModel):
-    """One decision about training jobs and deployments that share spares."""
-
-    training: DecisionAnswer = Field(description="The training jobs.")
-    serving: list[ServingDecisionAnswer] = Field(description="Deployments that lost a GPU or must leave one.")
-    untouched: list[str] = Field(description="Deployments that serve on as they are.", examples=[["chat"]])
-    spares_left: list[str] = Field(description="Spare nodes that nobody took.", examples=[["s004"]])
-    objective: float = Field(description="Sum of all values, in FLOP.", examples=[3.2e21])
-    bound: float = Field(description="What no decision of the same options can beat, in FLOP.", examples=[3.2e21])
-    gap: float = Field(description="(bound - objective) / bound.", examples=[0.0])
+    def make(cls, made: ServingDecision, place: tuple[str, ...], query: str) -> ServingDecisionAnswer:
+        """The answer with its plan; ``place`` are the parts of its replan's address (none of a what-if)."""
+        plan = None if made.plan is None else ServingPlanDocument.from_plan(made.plan)
+        return cls.from_value(made, plan=plan, links=decided_links(made, place, query))

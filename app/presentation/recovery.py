@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -10,8 +11,18 @@ from app.presentation.figures import NOT_KNOWN, count, plural
 from app.services.health.health_events import EventRecord
 from cluster_models.health.conditions import OPERATOR, Condition
 from cluster_models.health.events import Entity, EntityKind, HealthState
-from cluster_models.jobs.recovery import Migration, RecoveryAction, StateSource, TimeRange
+from cluster_models.jobs.recovery import Migration, RecoveryAction, StateSource
+from cluster_models.jobs.times import TimeRange
 from cluster_models.units import GBYTE
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a decision; ``starts`` is the id of the job that it starts, empty where it starts none."""
+
+    sentence: str
+    starts: str = ""
+
 
 ACTIONS: Final[Mapping[RecoveryAction, str]] = {
     RecoveryAction.NONE: "runs on unchanged",

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
-from app.presentation.recovery import duration, duration_range
+from app.presentation.recovery import Step, duration, duration_range
 from app.presentation.replans import starts_anew
-from cluster_models.jobs.recovery import BatchDecision, JobDecision, Migration, RecoveryAction, TimeRange
+from app.presentation.serving_decisions import serving_steps
+from cluster_models.jobs.recovery import BatchDecision, JobDecision, Migration, RecoveryAction
+from cluster_models.jobs.times import TimeRange
 from cluster_models.training.plan import Plan
 from cluster_models.wording import joined
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step; ``starts`` is the id of the job that it starts, empty where it starts none."""
-
-    sentence: str
-    starts: str = ""
 
 
 def steps(decision: BatchDecision, before: Mapping[str, Plan]) -> list[Step]:
@@ -39,6 +32,7 @@ def steps(decision: BatchDecision, before: Mapping[str, Plan]) -> list[Step]:
             found.append(Step(_started(made, made.plan, before.get(made.job_id)), made.job_id))
     for made in _with(decision, RecoveryAction.WAIT):
         found.append(Step(f"Leave {made.job_name} where it is; it starts again when its nodes are back."))
+    found += [step for serving in decision.serving for step in serving_steps(serving)]
     if not found:
         found.append(Step("Nothing: every job here runs on as it is."))
     elif decision.quarantine:

@@ -7,7 +7,9 @@ from typing import Final, Protocol
 
 from app.presentation.figures import percent
 from app.presentation.recovery import data_size, duration
+from app.presentation.serving_decisions import SERVING_ACTIONS
 from cluster_models.jobs.recovery import BatchDecision, JobDecision, Migration, RecoveryAction
+from cluster_models.jobs.serving import ServingAction
 from cluster_models.training.plan import StopReason
 from cluster_models.wording import named
 
@@ -54,16 +56,33 @@ class Judged(Protocol):
         """Whether it is the safe answer."""
 
 
-def explanation(decision: Judged, actions: Collection[tuple[str, RecoveryAction]]) -> str:
-    """The batch in a few sentences: what each job does, with which spares, and how sure it is the best."""
-    done = "; ".join(
+def explanation(
+    decision: Judged,
+    actions: Collection[tuple[str, RecoveryAction]],
+    serving: Collection[tuple[str, ServingAction]] = (),
+) -> str:
+    """The batch in a few sentences: what each job does, with which spares, and how sure it is the best.
+
+    ``actions`` are those on training jobs, ``serving`` those on deployments, by name.
+    """
+    trained = [
         f"{named(jobs)} {verb(action, len(jobs))}"
         for action in RecoveryAction
         if (jobs := sorted(job for job, does in actions if does is action))
-    )
+    ]
+    done = "; ".join([*trained, *(f"{job} {SERVING_ACTIONS[action]}" for job, action in sorted(serving))])
     used, left = len(decision.spares_used), len(decision.spares_left)
     first = f"{done}." if done else "No job is touched: nothing changes."
     return f"{first} {used} of {used + left} spare nodes are used. {verdict(decision)}"
+
+
+def decision_explanation(decision: BatchDecision) -> str:
+    """A decision in a few sentences."""
+    return explanation(
+        decision,
+        [(made.job_name, made.action) for made in decision.jobs],
+        [(made.job_name, made.action) for made in decision.serving],
+    )
 
 
 def verb(action: RecoveryAction, jobs: int) -> str:

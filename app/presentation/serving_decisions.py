@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.presentation.figures import plural, spans
-from app.presentation.recovery import data_size, duration_range
+from app.presentation.recovery import Step, data_size, duration_range
 from app.presentation.serving_tables import node_words
 from cluster_models.jobs.serving import (
     ConsideredServing,
@@ -54,13 +54,13 @@ class ServingRow:
     back: str
 
 
-def serving_rows(made: ServingDecision, before: ServingPlan) -> Iterator[ServingRow]:
-    """A row for each model."""
-    several = len(made.loads) > 1
+def serving_rows(made: ServingDecision, before: ServingPlan | None) -> Iterator[ServingRow]:
+    """A row for each model; ``before`` is the plan that it served by, ``None`` where it is not kept any more."""
+    known = before or made.plan
     held = str(len(made.held))
-    gpus = held if before.gpus == len(made.held) else f"{before.gpus} \N{RIGHTWARDS ARROW} {held}"
+    gpus = held if before is None or before.gpus == len(made.held) else f"{before.gpus} \N{RIGHTWARDS ARROW} {held}"
     for load in made.loads:
-        model = f" {before.models[load.model].architecture.name}" if several else ""
+        model = f" {known.models[load.model].architecture.name}" if known and len(made.loads) > 1 else ""
         yield ServingRow(
             name=made.job_name + model,
             action=SERVING_ACTIONS[made.action],
@@ -72,30 +72,33 @@ def serving_rows(made: ServingDecision, before: ServingPlan) -> Iterator[Serving
         )
 
 
-def serving_steps(made: ServingDecision) -> Iterator[str]:
-    """Steps that carry the decision out, in order; each a sentence."""
+def serving_steps(made: ServingDecision) -> Iterator[Step]:
+    """Steps that carry the decision out, in order."""
     name = made.job_name
+    if not made.is_to_be_done:
+        return
     if made.action is ServingAction.STOP:
-        yield f"Send no request to {name}: none of its groups can answer."
+        yield Step(f"Send no request to {name}: none of its groups can answer.")
         return
     if made.lost:
-        yield f"Take {_replicas(made.lost)} of {name} out of the balancer."
+        yield Step(f"Take {_replicas(made.lost)} of {name} out of the balancer.")
     if made.stopped:
-        yield f"Let {_replicas(made.stopped)} of {name} finish what they answer, then stop them."
+        yield Step(f"Let {_replicas(made.stopped)} of {name} finish what they answer, then stop them.")
     if made.started and made.plan is not None:
         fresh = [each for each in made.plan.replicas if each.number in made.started]
         nodes = list(dict.fromkeys(place.node for each in fresh for place in each.places))
         size = data_size(made.weight_bytes)
-        yield (
-            f"Start {_replicas(made.started)} of its new plan on {node_words(nodes)}: they read {size} of weights "
-            f"and answer in {duration_range(made.start)}."
+        yield Step(
+            f"Start {_replicas(made.started)} of the new plan of {name} on {node_words(nodes)}: they read {size} "
+            f"of weights and answer in {duration_range(made.start)}.",
+            made.job_id,
         )
-    yield f"Give the balancer the shares of the new plan of {name}."
+    yield Step(f"Give the balancer the shares of the new plan of {name}.")
 
 
-def serving_reasons(made: ServingDecision, before: ServingPlan) -> Iterator[str]:
+def serving_reasons(made: ServingDecision, before: ServingPlan | None) -> Iterator[str]:
     """Why it is this: what is answered, and what the other actions would have been worth."""
-    is_carried = made.plan is not None and made.plan.goal == before.goal
+    is_carried = made.plan is not None and before is not None and made.plan.goal == before.goal
     for load in made.loads:
         yield _answered(load, is_carried=is_carried)
     for other in made.considered:

@@ -43,7 +43,7 @@ _ENDED: Final = {
     StopReason.TIME_LIMIT: "The time limit ended the search; a longer one may narrow the gap.",
     StopReason.WORK_LIMIT: "The effort was used up; a larger one may narrow the gap.",
     StopReason.CANCELLED: "The search was cancelled.",
-    StopReason.NO_SEARCH: "Nothing was searched.",
+    StopReason.NO_SEARCH: "This plan was made without a search.",
 }
 _IDLE: Final = {
     IdleReason.NOT_NEEDED: "the load is served without them",
@@ -188,6 +188,9 @@ def latencies(plan: ServingPlan) -> Iterator[LatencyRow]:
 def serving_proof(plan: ServingPlan) -> ServingProof:
     """The certificate in plain words."""
     certificate, objective = plan.certificate, plan.goal.objective
+    if certificate.stopped_by is StopReason.NO_SEARCH:
+        reached = (f"{OBJECTIVES[objective]}", objective_words(objective, certificate.objective))
+        return ServingProof(_ENDED[certificate.stopped_by], "There may be better ones.", (reached,), proven=False)
     proven = certificate.gap < _TOO_SMALL_TO_SAY
     better = percent(certificate.gap, places=2)
     verdict = (

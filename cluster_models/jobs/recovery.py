@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
 
+from cluster_models.jobs.serving import ServingAction, ServingDecision
+from cluster_models.jobs.times import NO_TIME, TimeRange
 from cluster_models.training.failure_domains import FailureDomainLosses
 from cluster_models.training.plan import Plan, StopReason
 
@@ -28,6 +33,17 @@ class RecoveryAction(StrEnum):
     """It stands still on its GPUs until the lost ones are back."""
     PAUSE = "pause"
     """It ends at its last checkpoint and frees its GPUs."""
+
+
+AS_RECOVERY: Final[Mapping[ServingAction, RecoveryAction]] = MappingProxyType(
+    {
+        ServingAction.CARRY_ON: RecoveryAction.NONE,
+        ServingAction.START_REPLICAS: RecoveryAction.SWAP,
+        ServingAction.REPLAN: RecoveryAction.RESHAPE,
+        ServingAction.STOP: RecoveryAction.PAUSE,
+    }
+)
+"""The action on a training job that each action on a deployment is like."""
 
 
 class StateKind(StrEnum):
@@ -104,19 +120,6 @@ class MigrationBytes:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeRange:
-    """Seconds, low and high (estimated)."""
-
-    low_s: float = 0.0
-    high_s: float = 0.0
-
-    @property
-    def middle_s(self) -> float:
-        """Mean of both, with which decisions reckon."""
-        return (self.low_s + self.high_s) / 2
-
-
-@dataclass(frozen=True, slots=True)
 class Migration:
     """From the running plan to the new one.
 
@@ -127,11 +130,11 @@ class Migration:
 
     moved: tuple[MovedRank, ...] = ()
     bytes: MigrationBytes = MigrationBytes()
-    save: TimeRange = TimeRange()
-    transfer: TimeRange = TimeRange()
-    restart: TimeRange = TimeRange()
-    warm_up: TimeRange = TimeRange()
-    downtime: TimeRange = TimeRange()
+    save: TimeRange = NO_TIME
+    transfer: TimeRange = NO_TIME
+    restart: TimeRange = NO_TIME
+    warm_up: TimeRange = NO_TIME
+    downtime: TimeRange = NO_TIME
     steps_lost: float = 0.0
     state_without_copy_bytes: float = 0.0
     """State that has no live copy anywhere: what forces the fall back to the checkpoint."""
@@ -189,11 +192,11 @@ class Quarantine:
 
 @dataclass(frozen=True, slots=True)
 class BatchDecision:
-    """One decision for all jobs that a batch of failures touched.
+    """One decision for all jobs that a batch of failures touched: training in ``jobs``, deployments in ``serving``.
 
-    ``objective`` is the sum of the jobs' values, ``bound`` what no decision of the same options can beat,
+    ``objective`` is the sum of the values of both, ``bound`` what no decision of the same options can beat,
     ``gap = (bound - objective) / bound``.  ``fallback`` marks the safe answer that was prepared in advance.
-    ``objective_if_waiting``: every touched job stands still for the horizon.
+    ``objective_if_waiting``: every touched job stands still for the horizon, and deployments start nothing.
     """
 
     jobs: tuple[JobDecision, ...]
@@ -211,3 +214,4 @@ class BatchDecision:
     fallback: bool
     solver: str
     snapshot_id: str
+    serving: tuple[ServingDecision, ...] = ()

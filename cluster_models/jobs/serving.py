@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
-from cluster_models.jobs.recovery import TimeRange
 from cluster_models.jobs.running import InvalidRunningJob
+from cluster_models.jobs.times import TimeRange
 from cluster_models.serving.plan import ServingPlan
 from cluster_models.serving.refusal import NoServingReason
 from cluster_models.serving.replicas import Replica
+
+SHORT: Final = 0.999
+"""Share of the load asked for below which a deployment answers less than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +45,19 @@ class ServingPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ServingJob:
-    """A deployment by its plan; ``weight`` is what a FLOP of its answers is worth against those of other jobs."""
+    """A deployment by its plan; ``weight`` is what a FLOP of its answers is worth against those of other jobs.
+
+    One that ``is_paused`` answers nothing and holds no GPU: ``plan`` is the one that it served by last.
+    ``meant``: the plan that its owner gave it, where a failure left it another; its load and goal are asked for.
+    """
 
     id: str
     name: str
     plan: ServingPlan
     weight: float = 1.0
     policy: ServingPolicy = ServingPolicy()
+    is_paused: bool = False
+    meant: ServingPlan | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.weight < math.inf:
@@ -56,7 +66,23 @@ class ServingJob:
     @property
     def gpus(self) -> frozenset[tuple[str, int]]:
         """The GPUs that it holds, by node and number."""
-        return frozenset(gpu for replica in self.plan.replicas for gpu in gpus_of(replica))
+        return frozenset() if self.is_paused else plan_gpus(self.plan)
+
+    @property
+    def asked(self) -> ServingPlan:
+        """The plan whose goal and load are asked for."""
+        return self.meant or self.plan
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it answers less than is asked for."""
+        pairs = zip(self.plan.figures, self.asked.figures, strict=True)
+        return self.is_paused or any(now.requests_per_s < SHORT * asked.requests_per_s for now, asked in pairs)
+
+
+def plan_gpus(plan: ServingPlan) -> frozenset[tuple[str, int]]:
+    """The GPUs of all replicas of a plan, by node and number."""
+    return frozenset(gpu for replica in plan.replicas for gpu in gpus_of(replica))
 
 
 def gpus_of(replica: Replica) -> tuple[tuple[str, int], ...]:
@@ -130,5 +156,9 @@ class ServingDecision:
     @property
     def held(self) -> frozenset[tuple[str, int]]:
         """The GPUs that it holds afterwards."""
-        replicas = () if self.plan is None else self.plan.replicas
-        return frozenset(gpu for replica in replicas for gpu in gpus_of(replica))
+        return frozenset() if self.plan is None else plan_gpus(self.plan)
+
+    @property
+    def is_to_be_done(self) -> bool:
+        """Whether somebody has to act: replicas come or go."""
+        return bool(self.lost or self.stopped or self.started)

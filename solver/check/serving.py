@@ -16,6 +16,7 @@ from cluster_models.serving.goal import ServedModel, ServingObjective
 from cluster_models.serving.plan import ModelFigures, ServingPlan
 from cluster_models.serving.replicas import GpuPlace, Phase, Replica, ReplicaGroup
 from cluster_models.serving.workload import LATENCIES, ServingWorkload, check_serving
+from cluster_models.training.plan import StopReason
 from solver.check.serving_memory import memory_violations
 from solver.serving.problem import ServingProblem
 
@@ -210,6 +211,8 @@ def _certificate_rules(plan: ServingPlan, problem: ServingProblem) -> Iterator[s
         yield "The objective is cost but a GPU kind of the plan has no price."
     elif not math.isclose(stated.objective, expected, rel_tol=TOLERANCE):
         yield f"The certificate states {stated.objective:.9g}, the plan reaches {expected:.9g}."
+    if stated.stopped_by is StopReason.NO_SEARCH:
+        return  # it claims no bound
     ahead = stated.bound - stated.objective
     if (ahead if goal.objective.is_maximum else -ahead) < -TOLERANCE * stated.objective:
         yield f"The plan reaches {stated.objective:g}, beyond its bound {stated.bound:g}."

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from cluster_models.jobs.recovery import MigrationBytes, StateKind, TimeRange
+from cluster_models.jobs.recovery import MigrationBytes, StateKind
+from cluster_models.jobs.times import TimeRange
 from solver.costs.training_state import NOBODY
 from solver.replanning.sources import Distances, Found, Supplies
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from cluster_models.jobs.recovery import Migration, MovedRank, MovedState, StateSource, TimeRange
+from cluster_models.jobs.recovery import Migration, MovedRank, MovedState, StateSource
+from cluster_models.jobs.times import TimeRange
 from solver.costs.training_state import NOBODY, PlanState, states_of
 from solver.replanning.flows import (
     HOST_BYTES_PER_S,

@@ -23,7 +23,6 @@ from app.cli.failures.replan_options import (
     without_own_use,
 )
 from app.cli.failures.replan_progress import progress_line
-from app.cli.failures.replan_shared import run_shared
 from app.cli.failures.replan_view import AskedView, decision_view
 from app.cli.failures.serving_jobs import check_apart, split_jobs
 from app.cli.files import read_snapshot
@@ -36,10 +35,11 @@ from cluster_models.health.conditions import Condition, conditions_of
 from cluster_models.health.degraded import degraded
 from cluster_models.jobs.recovery import BatchDecision
 from cluster_models.jobs.serving import ServingJob
-from solver.replanning.check import check_decision
-from solver.replanning.decide import decide, safe_answer
+from solver.replanning.check_shared import check_shared
 from solver.replanning.problem import HORIZON_S, SPARE_WORTH_SHARE, ReplanOptions, ReplanProblem
-from solver.replanning.together import SharedProblem
+from solver.replanning.safe_shared import safe_shared
+from solver.replanning.shared import SharedProblem
+from solver.replanning.together import decide_together
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,27 +70,28 @@ def run_replan(asked: AskedReplan) -> None:
     stored = read_snapshot(asked.cluster)
     typed, serving = split_jobs(asked.jobs, stored.cluster)
     asked = replace(asked, jobs=typed)
-    problem, conditions = _problem(asked, stored, serving)
-    if serving:
-        run_shared(asked.files, SharedProblem(problem, serving), options, conditions, as_json=asked.as_json)
-        return
+    training, conditions = _problem(asked, stored, serving)
+    problem = SharedProblem(training, serving)
     decision, cancelled = _decided(problem, options, safe=asked.safe)
-    if broken := check_decision(problem, decision):
+    if broken := check_shared(problem, decision):
         raise Failed(f"internal error: the decision breaks its own rules: {' '.join(broken[:3])}")
+
+    names = {job.id: job.name for job in training.jobs} | {job.id: job.name for job in serving}
+    before = {job.id: job.plan for job in training.jobs}
 
     def document() -> str:
         from app.cli.failures.replan_answer import decision_text  # noqa: PLC0415 - loads the answers of the service
 
-        return decision_text(decision, problem.jobs)
+        return decision_text(decision, names, before)
 
     written = asked.files.write(decision, document)
     if asked.as_json:
         sys.stdout.write(document())
     else:
-        names = {job.id: job.name for job in problem.jobs}
-        before = {job.id: job.plan for job in problem.jobs}
+        served = {job.id: job.plan for job in serving}
         free = _free_not_spare(problem)
-        console().print(decision_view(decision, AskedView(names, before, conditions, written, free)), crop=False)
+        shown = AskedView(names, before, served, conditions, written, free)
+        console().print(decision_view(decision, shown), crop=False)
     sys.stdout.flush()
     if cancelled:
         complain("meshwright: interrupted; this is the best decision found until then")
@@ -113,10 +114,6 @@ def _problem(
     asked: AskedReplan, stored: ClusterSnapshot, serving: Sequence[ServingJob]
 ) -> tuple[ReplanProblem, tuple[Condition, ...]]:
     """The problem of the training jobs as typed, and the parts that are not well in it."""
-    if serving and asked.safe:
-        raise InvalidInput(
-            "--safe", None, "decides about training jobs only", "leave it out: deployments are planned"
-        )
     horizon_s = HORIZON_S if asked.horizon is None else seconds_of("--horizon", asked.horizon)
     back_after_s = HORIZON_S if asked.back_after is None else seconds_of("--back-after", asked.back_after)
     jobs = read_jobs(asked.jobs, stored.cluster) if asked.jobs.plans or not serving else ()
@@ -149,26 +146,27 @@ def _freed(stored: ClusterSnapshot, cluster: Cluster) -> ClusterSnapshot:
     return replace(stored, id=f"{stored.id}+{digest}", cluster=cluster)
 
 
-def _free_not_spare(problem: ReplanProblem) -> tuple[str, ...]:
+def _free_not_spare(problem: SharedProblem) -> tuple[str, ...]:
     """Usable nodes that no job is on and that are no spares."""
-    taken = {*problem.spares, *problem.holders}
+    training = problem.training
+    taken = {*training.spares, *training.holders, *(node for job in problem.serving for node, _ in job.gpus)}
     return tuple(
         node.name
-        for node in problem.snapshot.cluster.nodes
+        for node in training.snapshot.cluster.nodes
         if node.usable and node.free_gpus and node.name not in taken
     )
 
 
-def _decided(problem: ReplanProblem, options: ReplanOptions, *, safe: bool) -> tuple[BatchDecision, bool]:
+def _decided(problem: SharedProblem, options: ReplanOptions, *, safe: bool) -> tuple[BatchDecision, bool]:
     """The decision, and whether Ctrl-C ended the search for it."""
     try:
         if safe:
-            return safe_answer(problem), False
+            return safe_shared(problem), False
         with (
             cancelled_by_interrupt() as is_cancelled,
             shown_progress(error_console(), progress_line) as on_progress,
         ):
-            decision = decide(problem, options, on_progress=on_progress, is_cancelled=is_cancelled)
+            decision = decide_together(problem, options, on_progress=on_progress, is_cancelled=is_cancelled)
             return decision, is_cancelled()
     except SolverFailed as error:
         raise Failed(str(error)) from error

@@ -20,7 +20,6 @@ from app.exports.serving.registry import SERVING_EXPORTS
 from app.presentation.replans import starts_anew
 from cluster_models.errors import InvalidInput
 from cluster_models.jobs.recovery import BatchDecision
-from cluster_models.jobs.serving import ServingDecision
 from cluster_models.serving.plan import ServingPlan
 from cluster_models.training.plan import Plan
 
@@ -58,7 +57,9 @@ class DecisionFiles:
             raise InvalidInput("--output", str(self.folder), "is a file", "name a folder")
 
     def write(self, decision: BatchDecision, document: Callable[[], str]) -> dict[str, JobFiles]:
-        """Write the decision as ``document`` makes it, and of every job that starts anew its plan and launch files.
+        """Write the decision as ``document`` makes it, and plan and launch files of every job that starts anew.
+
+        Of every deployment decided on the new plan, and scripts for its engines.
 
         Returns what was written, by job id.  A format that cannot carry the plan is named on standard error: the
         decision holds all the same.
@@ -69,20 +70,11 @@ class DecisionFiles:
         for made in decision.jobs:
             if made.plan is not None and starts_anew(made):
                 written[made.job_id] = self._write_job(self.folder / made.job_name, made.plan, made.job_name)
+        for served in decision.serving:
+            if served.plan is not None:
+                folder = self.folder / served.job_name
+                written[served.job_id] = self._write_deployment(folder, served.plan, served.job_name)
         write_folder(self.folder, "replan", (ExportFile("decision.json", document()),))
-        return written
-
-    def write_serving(self, decisions: Sequence[ServingDecision]) -> dict[str, JobFiles]:
-        """Write the plan of every deployment that starts or drops replicas, and scripts for its engines.
-
-        Returns what was written, by job id.
-        """
-        if self.folder is None:
-            return {}
-        written = {}
-        for made in decisions:
-            if made.plan is not None:
-                written[made.job_id] = self._write_deployment(self.folder / made.job_name, made.plan, made.job_name)
         return written
 
     def _write_deployment(self, folder: Path, plan: ServingPlan, job: str) -> JobFiles:

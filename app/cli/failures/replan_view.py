@@ -12,20 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli.failures.replan_files import JobFiles, launch_command
+from app.cli.failures.serving_view import serving_sections
 from app.cli.terminal import bullets, section
 from app.presentation.figures import count, plural, spans
-from app.presentation.recovery import (
-    OTHER_ACTIONS,
-    STATES,
-    change,
-    duration,
-    entity_words,
-    fallback_words,
-)
-from app.presentation.replan_steps import Step, steps
+from app.presentation.recovery import OTHER_ACTIONS, STATES, Step, change, duration, entity_words, fallback_words
+from app.presentation.replan_steps import steps
 from app.presentation.replans import ACTION_VERBS, lost_gpu_hours, moved_bytes, proof, starts_anew
 from cluster_models.health.conditions import Condition
 from cluster_models.jobs.recovery import BatchDecision, JobDecision, Migration, RecoveryAction
+from cluster_models.serving.plan import ServingPlan
 from cluster_models.training.plan import Plan, StopReason
 from cluster_models.wording import joined
 
@@ -40,10 +35,11 @@ _COLOURS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AskedView:
-    """Facts beside a decision: names and plans before by job id, conditions, files, free nodes."""
+    """Facts beside a decision: names and plans before by job id (``served``: of deployments), conditions, files."""
 
     names: Mapping[str, str]
     before: Mapping[str, Plan]
+    served: Mapping[str, ServingPlan] = field(default_factory=dict)
     conditions: Sequence[Condition] = ()
     written: Mapping[str, JobFiles] = field(default_factory=dict)
     free: Sequence[str] = ()
@@ -58,16 +54,15 @@ class AskedView:
 def decision_view(decision: BatchDecision, asked: AskedView) -> RenderableType:
     """A decision in full, its steps first."""
     decided, to_do = decision.jobs, "What was to be done" if asked.is_over else "Do this"
-    parts = [
-        section(to_do, _numbered(steps(decision, asked.before), asked.written)),
-        section("Jobs", _jobs(decided, asked.before)),
-        section("Why", _why(decided)),
-    ]
+    jobs = [section("Jobs", _jobs(decided, asked.before)), section("Why", _why(decided))] if decided else []
+    is_asked = bool(decided or decision.serving)
     return Group(
         *_headline(decision, asked),
-        *(parts if decided else []),
+        *([section(to_do, _numbered(steps(decision, asked.before), asked.written))] if is_asked else []),
+        *jobs,
+        *serving_sections(decision.serving, asked.served),
         section("Nodes", bullets(_nodes(decision, asked))),
-        *([section("How sure", bullets(_sure(decision, asked)))] if decided else []),
+        *([section("How sure", bullets(_sure(decision, asked)))] if is_asked else []),
         *_hint(decision, asked),
     )
 
@@ -76,13 +71,14 @@ def _headline(decision: BatchDecision, asked: AskedView) -> Iterator[RenderableT
     if decision.fallback:
         ready = "" if asked.is_over else ": it can be carried out now"
         yield Text(f"Safe answer, made without a search{ready}.", style="bold yellow")
-    touched = [made for made in decision.jobs if made.action is not RecoveryAction.NONE]
-    total = len(decision.jobs) + len(decision.untouched)
+    touched = sum(made.action is not RecoveryAction.NONE for made in decision.jobs)
+    touched += sum(made.is_to_be_done for made in decision.serving)
+    total = len(decision.jobs) + len(decision.serving) + len(decision.untouched)
     if not touched:
         yield Text(f"Nothing to do: {_every(total)} on as before.", style="bold green")
     else:
-        verb = "is" if len(touched) == 1 else "are"
-        yield Text(f"{len(touched)} of {plural(total, 'job')} {verb} touched.", style="bold")
+        verb = "is" if touched == 1 else "are"
+        yield Text(f"{touched} of {plural(total, 'job')} {verb} touched.", style="bold")
     for state, words in STATES.items():
         if parts := [entity_words(each.entity) for each in asked.conditions if each.state is state]:
             yield Text(f"{words[:1].upper()}{words[1:]}: {joined(parts)}.")
@@ -190,7 +186,8 @@ def _nodes(decision: BatchDecision, asked: AskedView) -> Iterator[str]:
         yield f"Spares used: {joined(used) if used else 'none'}. Left: {free}."
     else:
         yield "No spares."
-    if asked.free and any(made.action is not RecoveryAction.NONE for made in decision.jobs):
+    acts = any(made.action is not RecoveryAction.NONE for made in decision.jobs)
+    if asked.free and (acts or decision.serving):
         yield (
             f"{plural(len(asked.free), 'node')} free and no spare: {joined(asked.free)}. "
             f"Jobs may take {'it' if len(asked.free) == 1 else 'them'} with --spare all."
@@ -214,6 +211,7 @@ def _sure(decision: BatchDecision, asked: AskedView) -> Iterator[str]:
 
 
 def _hint(decision: BatchDecision, asked: AskedView) -> Iterator[RenderableType]:
-    if asked.written or not asked.writes_with or not any(starts_anew(made) for made in decision.jobs):
+    has_files = any(starts_anew(made) for made in decision.jobs) or any(made.plan for made in decision.serving)
+    if asked.written or not asked.writes_with or not has_files:
         return
     yield Text(f"\nNew plans and launch files: {asked.writes_with}", style="dim")

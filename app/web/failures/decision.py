@@ -20,7 +20,7 @@ from app.presentation.recovery import (
     tokens_per_s,
 )
 from app.presentation.replan_steps import steps
-from app.presentation.replans import explanation, lost_gpu_hours, moved_bytes, proof
+from app.presentation.replans import decision_explanation, lost_gpu_hours, moved_bytes, proof
 from app.presentation.survival import losses_sentence
 from app.services.decisions.replan_views import AnswerView
 from app.web.failures.health import quarantine_sentences
@@ -107,7 +107,7 @@ def decision_view(answer: AnswerView, *, first: str = "") -> DecisionView:
     ordered = sorted(decision.jobs, key=lambda made: (made.job_id != first, _ORDER.index(_mood(made))))
     shown, others = ordered[:MOST_CARDS], ordered[MOST_CARDS:]
     return DecisionView(
-        explanation=explanation(decision, [(made.job_name, made.action) for made in decision.jobs]),
+        explanation=decision_explanation(decision),
         steps=tuple(step.sentence for step in steps(decision, answer.before)),
         cards=tuple(_card(made) for made in shown),
         others=tuple((made.job_id, made.job_name, ACTIONS[made.action]) for made in others),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from cluster_models.jobs.recovery import TimeRange
 from cluster_models.jobs.serving import (
     ConsideredServing,
     ServedLoad,
@@ -16,18 +15,18 @@ from cluster_models.jobs.serving import (
     ServingDecision,
     gpus_of,
 )
+from cluster_models.jobs.times import TimeRange
 from cluster_models.serving.goal import ServedModel, ServingGoal, ServingObjective
 from cluster_models.serving.plan import ServingPlan
 from cluster_models.serving.refusal import NoServingPlan
 from cluster_models.serving.replicas import Replica, ReplicaGroup
 from solver.problem import SearchOptions
 from solver.serving.plan import plan_serving
-from solver.serving.planning.islands import site_of
 from solver.serving.problem import ServingProblem
 from solver.serving.recovery.problem import Gpu, RecoveryProblem
 from solver.serving.recovery.settling import Together, as_plan, together, with_free
 from solver.serving.recovery.standing import living_groups
-from solver.serving.recovery.swapping import swapped
+from solver.serving.recovery.swapping import swapped_groups
 
 GAP: Final = 0.01
 """Proven gap at which one search for replicas ends."""
@@ -49,8 +48,8 @@ def serving_options(problem: RecoveryProblem, options: SearchOptions) -> Serving
     living = living_groups(problem.job.plan.groups, problem.lost)
     own = problem.job.gpus - problem.lost
     free = frozenset(gpu for gpu in own | problem.spare_gpus if problem.nodes[gpu[0]].usable)
-    plan = problem.job.plan
-    anew = _Anew(ServingProblem(with_free(problem.snapshot, free), plan.models, plan.goal), options)
+    asked = problem.job.asked
+    anew = _Anew(ServingProblem(with_free(problem.snapshot, free), asked.models, asked.goal), options)
     standing = together(problem, living, own)
     tried, refused = _tried(problem, living, standing, free, options)
     if isinstance(anew.best, NoServingPlan):
@@ -59,7 +58,7 @@ def serving_options(problem: RecoveryProblem, options: SearchOptions) -> Serving
         tried.append((anew.best.groups, free))
     found: dict[object, ServingDecision] = {}
     for groups, gpus in ((living, own), *tried):
-        made = _decision(problem, together(problem, groups, gpus), anew, living)
+        made = decision_of(problem, together(problem, groups, gpus), anew.plan_of, living)
         found.setdefault((made.action, made.held, len(made.started)), made)
     ranked = sorted(found.values(), key=lambda each: (-each.value_flop, len(each.held), each.action))
     rivals = tuple(ConsideredServing(each.action, len(each.held), each.value_flop) for each in ranked)
@@ -78,11 +77,10 @@ def _tried(
     options: SearchOptions,
 ) -> tuple[list[tuple[Sequence[ReplicaGroup], Collection[Gpu]]], list[ConsideredServing]]:
     """Groups that keep what lives, each with the GPUs that they may use, and why there are no others."""
-    plan, own = problem.job.plan, problem.job.gpus - problem.lost
+    own = problem.job.gpus - problem.lost
     tried: list[tuple[Sequence[ReplicaGroup], Collection[Gpu]]] = []
     refused: list[ConsideredServing] = []
-    site = site_of(with_free(problem.snapshot, free | own), plan.goal)
-    if (same := swapped(plan.groups, problem.lost, problem.spare_gpus & free, site)) is not None:
+    if (same := swapped_groups(problem)) is not None:
         tried.append((same, free | own))
     for spares in _spares(problem) if living else ():
         started = _started(problem, living, standing, own | spares, options)
@@ -96,7 +94,7 @@ def _tried(
 def _spares(problem: RecoveryProblem) -> Iterator[frozenset[Gpu]]:
     """None of the spares, those of half of the nodes where more serve more, all."""
     nodes = sorted({name for name, _ in problem.spare_gpus if problem.nodes[name].usable})
-    half = (len(nodes) + 1) // 2 if problem.job.plan.goal.objective.is_maximum else 0
+    half = (len(nodes) + 1) // 2 if problem.job.asked.goal.objective.is_maximum else 0
     for count in sorted({0, half, len(nodes)}):
         chosen = set(nodes[:count])
         yield frozenset(gpu for gpu in problem.spare_gpus if gpu[0] in chosen)
@@ -145,17 +143,17 @@ def _started(
     options: SearchOptions,
 ) -> tuple[ReplicaGroup, ...] | NoServingPlan:
     """Groups for what those that live do not carry, on the GPUs of ``allowed`` that these leave."""
-    plan = problem.job.plan
+    asked_for = problem.job.asked
     held = {gpu for group in living for replica in group.replicas for gpu in gpus_of(replica)}
     free = [gpu for gpu in allowed if gpu not in held and problem.nodes[gpu[0]].usable]
     rest = [
         (model, left)
-        for model, served in enumerate(plan.models)
-        if (left := _rest(served, living, model, standing.room[model], plan.goal)) is not None
+        for model, served in enumerate(asked_for.models)
+        if (left := _rest(served, living, model, standing.room[model], asked_for.goal)) is not None
     ]
     if not rest or not free:
         return ()
-    goal = _goal_of_rest(problem, held, plan.goal)
+    goal = _goal_of_rest(problem, held, asked_for.goal)
     asked = ServingProblem(with_free(problem.snapshot, free), tuple(served for _, served in rest), goal)
     found = plan_serving(asked, options)
     if isinstance(found, NoServingPlan) and goal.objective is not ServingObjective.GOODPUT:
@@ -198,21 +196,21 @@ def _goal_of_rest(problem: RecoveryProblem, held: Collection[Gpu], goal: Serving
     )
 
 
-def _decision(
+def decision_of(
     problem: RecoveryProblem,
     found: Together,
-    anew: _Anew,
+    plan_of: Callable[[Together], ServingPlan | None],
     living: Sequence[ReplicaGroup],
 ) -> ServingDecision:
-    """The decision to serve by ``found``, with what it is worth."""
-    plan = anew.plan_of(found)
+    """The decision to serve by ``found`` as ``plan_of`` makes a plan of it, with what it is worth."""
+    plan = plan_of(found)
     before = problem.job.plan
     alive = [each for each in before.replicas if problem.lost.isdisjoint(gpus_of(each))]
     old = {_identity(each): each.number for each in alive}
     now = () if plan is None else plan.replicas
     kept = tuple((old[_identity(each)], each.number) for each in now if _identity(each) in old)
     started = tuple(each.number for each in now if _identity(each) not in old)
-    lost = tuple(each.number for each in before.replicas if each not in alive)
+    lost = tuple(each.number for each in before.replicas if each not in alive and not problem.job.is_paused)
     stays = {number for number, _ in kept}
     stopped = tuple(each.number for group in living for each in group.replicas if each.number not in stays)
     fresh = {gpu for each in now if each.number in started for gpu in gpus_of(each)}
@@ -233,8 +231,10 @@ def _decision(
         kept=kept,
         started=started,
         loads=tuple(
-            ServedLoad(model, asked, before.figures[model].requests_per_s, *rates)
-            for model, (asked, *rates) in enumerate(zip(problem.asked_per_s, during, after, strict=True))
+            ServedLoad(model, *rates)
+            for model, rates in enumerate(
+                zip(problem.asked_per_s, problem.before_per_s, during, after, strict=True)
+            )
         ),
         start=start,
         weight_bytes=weights,
@@ -267,8 +267,8 @@ def value_flop(problem: RecoveryProblem, made: ServingDecision) -> float:
 
     Requests beyond those asked for are worth nothing.
     """
-    horizon_s, before = problem.horizon_s, problem.job.plan
-    usual = problem.worth_flop(tuple(each.requests_per_s for each in before.figures))
+    horizon_s, asked = problem.horizon_s, problem.job.asked
+    usual = problem.worth_flop(tuple(each.requests_per_s for each in asked.figures))
     start_s = min(made.start.middle_s, horizon_s)
 
     def worth(rates: Sequence[float]) -> float:
@@ -279,7 +279,7 @@ def value_flop(problem: RecoveryProblem, made: ServingDecision) -> float:
     worked = worth([load.during_per_s for load in made.loads]) * start_s
     worked += worth([load.after_per_s for load in made.loads]) * (horizon_s - start_s)
     taken = len(made.held - problem.job.gpus)
-    spares = problem.spare_worth_share * usual / before.gpus * taken * horizon_s
+    spares = problem.spare_worth_share * usual / asked.gpus * taken * horizon_s
     gain = problem.job.policy.least_gain_share * usual * horizon_s if made.stopped else 0.0
     return worked - spares - gain
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.cluster.topology import Node, NodeState
 from cluster_models.jobs.running import InvalidRunningJob
-from cluster_models.jobs.serving import ServingAction, ServingDecision, ServingJob
+from cluster_models.jobs.serving import ServingJob, plan_gpus
 from cluster_models.model.flops import forward_flops_per_token
 from cluster_models.serving.goal import ServedModel, ServingObjective
 
@@ -52,7 +52,9 @@ class RecoveryProblem:
 
     @cached_property
     def lost(self) -> frozenset[Gpu]:
-        """GPUs of the deployment that failed, or sit on a node that failed or is to be left."""
+        """GPUs of the plan that failed, or sit on a node that failed or is to be left; all of a paused one."""
+        if self.job.is_paused:
+            return plan_gpus(self.job.plan)
         return frozenset(
             (name, gpu)
             for name, gpu in self.job.gpus
@@ -70,9 +72,14 @@ class RecoveryProblem:
     @cached_property
     def asked_per_s(self) -> tuple[float, ...]:
         """Requests a second asked for of each model: as planned; infinite where it was as many as can be."""
-        if self.job.plan.goal.objective is ServingObjective.GOODPUT:
+        if self.job.asked.goal.objective is ServingObjective.GOODPUT:
             return tuple(math.inf for _ in self.job.plan.models)
-        return tuple(each.requests_per_s for each in self.job.plan.figures)
+        return tuple(each.requests_per_s for each in self.job.asked.figures)
+
+    @cached_property
+    def before_per_s(self) -> tuple[float, ...]:
+        """Requests a second to each model that were answered until now."""
+        return tuple(0.0 if self.job.is_paused else each.requests_per_s for each in self.job.plan.figures)
 
     def worth_flop(self, requests_per_s: tuple[float, ...]) -> float:
         """Weighted FLOPs a second of answers to so many requests of each model."""
@@ -87,25 +94,3 @@ def request_flop(served: ServedModel) -> float:
     length = workload.input_tokens + workload.output_tokens
     each = forward_flops_per_token(served.architecture, length).total
     return served.weight * each * (prompt + workload.output_tokens)
-
-
-@dataclass(frozen=True, slots=True)
-class ServingOption:
-    """One thing that can be done with one deployment, and the GPUs that it holds afterwards."""
-
-    decision: ServingDecision
-
-    @property
-    def action(self) -> ServingAction:
-        """The action."""
-        return self.decision.action
-
-    @property
-    def holds(self) -> frozenset[Gpu]:
-        """The GPUs that it holds."""
-        return self.decision.held
-
-    @property
-    def value_flop(self) -> float:
-        """What it is worth."""
-        return self.decision.value_flop

@@ -64,11 +64,11 @@ def _with_free(node: Node, wanted: Collection[Gpu]) -> Node:
 
 def together(problem: RecoveryProblem, groups: Sequence[ReplicaGroup], free: Collection[Gpu]) -> Together:
     """``groups`` on the GPUs ``free``, which hold all theirs, under the load of the deployment."""
-    plan = problem.job.plan
-    own = ServingProblem(with_free(problem.snapshot, free), plan.models, plan.goal)
-    site = site_of(own.snapshot, replace(plan.goal, avoid_nodes=()))
+    plan, goal = problem.job.asked, problem.job.asked.goal
+    own = ServingProblem(with_free(problem.snapshot, free), plan.models, goal)
+    site = site_of(own.snapshot, replace(goal, avoid_nodes=()))
     placed = tuple(placed_of(group, site) for group in groups)
-    at_most = replace(plan.goal, objective=ServingObjective.GOODPUT)
+    at_most = replace(goal, objective=ServingObjective.GOODPUT)
     settled, rooms, rates = [], [], []
     carried = True
     for model, served in enumerate(plan.models):
@@ -88,8 +88,8 @@ def together(problem: RecoveryProblem, groups: Sequence[ReplicaGroup], free: Col
         shared = tuple(
             replace(each, load=float(next(mine))) if each.group.model == model else each for each in placed
         )
-        found = settle(model, served, shared, site, plan.goal)
-        carried &= found.is_sound and room * (1 + 1e-9) >= (0.0 if _is_goodput(plan.goal) else load)
+        found = settle(model, served, shared, site, goal)
+        carried &= found.is_sound and room * (1 + 1e-9) >= (0.0 if _is_goodput(goal) else load)
         settled.append(found if found.is_sound else full)
         rooms.append(room)
         rates.append(float(np.where(within > 0, (found if found.is_sound else full).at.requests_per_s, 0.0).sum()))

@@ -10,8 +10,17 @@ import numpy as np
 
 from cluster_models.jobs.serving import gpus_of
 from cluster_models.serving.replicas import GpuPlace, Replica, ReplicaGroup
-from solver.serving.planning.islands import Site
-from solver.serving.recovery.problem import Gpu
+from solver.serving.planning.islands import Site, site_of
+from solver.serving.recovery.problem import Gpu, RecoveryProblem
+from solver.serving.recovery.settling import with_free
+
+
+def swapped_groups(problem: RecoveryProblem) -> tuple[ReplicaGroup, ...] | None:
+    """The groups of the running plan, lost replicas on spare GPUs; ``None`` where no node has enough of them."""
+    job = problem.job
+    free = frozenset(gpu for gpu in problem.spare_gpus if problem.nodes[gpu[0]].usable)
+    site = site_of(with_free(problem.snapshot, free | (job.gpus - problem.lost)), job.asked.goal)
+    return swapped(job.plan.groups, problem.lost, free, site)
 
 
 def swapped(

@@ -73,18 +73,19 @@ def test_a_deployment_gets_a_spare_and_files_that_start_it(capsys: pytest.Captur
     assert "llama" in Path("out/chat/vllm.sh").read_text().lower()
     answer = json.loads(Path("out/decision.json").read_text())
     assert answer["serving"][0]["action"] == "start_replicas"
-    assert answer["training"]["jobs"] == []
+    assert answer["jobs"] == []
+    assert main([*arguments, "--safe"]) == 0
+    assert "Take replica 0 of chat out of the balancer." in " ".join(capsys.readouterr().out.split())
 
 
 def test_wrong_input_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    """A cluster without the plan's GPUs, a policy that is none, and --safe."""
+    """A cluster without the plan's GPUs, and a policy that is none."""
     lost = _nodes("chat.json")[0]
     Path("policy.yaml").write_text("start_low_s: 300\nstart_high_s: 100\n")
     Path("few.yaml").write_text(_cluster(1))
     for arguments, words in (
         (["few.yaml", "--job", "chat=chat.json"], "is no plan of the cluster site, which has no GPU 0"),
         (["site.yaml", "--job", "chat=chat.json", "--recovery", "policy.yaml"], "must be at least the lower time"),
-        (["site.yaml", "--job", "chat=chat.json", "--safe"], "decides about training jobs only"),
         (["site.yaml", "--job", "a=chat.json", "--job", "b=chat.json"], "holds GPU 0"),
         (["site.yaml", "--job", "a=chat.json", "--job", f"b={PLAN}"], "is no plan of the cluster"),
     ):

@@ -8,12 +8,15 @@ from functools import cache
 import pytest
 
 from cluster_models.cluster.snapshot import ClusterSnapshot
-from cluster_models.jobs.recovery import RecoveryAction
+from cluster_models.jobs.recovery import BatchDecision, RecoveryAction
 from cluster_models.jobs.serving import ServingAction, ServingJob
 from cluster_models.serving.goal import ServingMode
+from solver.replanning.check_shared import check_shared
 from solver.replanning.decide import decide
 from solver.replanning.problem import ReplanOptions
-from solver.replanning.together import SharedDecision, SharedProblem, check_shared, decide_together
+from solver.replanning.safe_shared import safe_shared
+from solver.replanning.shared import SharedProblem
+from solver.replanning.together import decide_together
 from tests.solver.replanning.samples import SAME_SHAPE, after, cluster, job, names, replan
 from tests.solver.serving.planning.problems import CHAT, problem, served, sound_plan
 
@@ -38,7 +41,7 @@ def _deployment(weight: float = 1.0) -> ServingJob:
     return ServingJob("chat", "chat", plan, weight)
 
 
-def _decided(snapshot: ClusterSnapshot, *, train_weight: float = 1.0, serve_weight: float = 1.0) -> SharedDecision:
+def _decided(snapshot: ClusterSnapshot, *, train_weight: float = 1.0, serve_weight: float = 1.0) -> BatchDecision:
     """The decision about both, after every check."""
     training = job("one", _cluster(), names(_cluster(), 0, 2), tensor=2, weight=train_weight, recovery=SAME_SHAPE)
     asked = replan(snapshot, [training], spares=["n05"], horizon_s=HORIZON_S)
@@ -60,7 +63,7 @@ def test_a_lost_replica_starts_on_the_spare_and_the_others_go_on() -> None:
     assert (
         0.5 * load.before_per_s < load.during_per_s < load.after_per_s == pytest.approx(load.before_per_s, rel=0.01)
     )
-    assert decision.batch.jobs == ()
+    assert decision.jobs == ()
     assert decision.spares_left == ()
     assert decision.gap < 0.02
 
@@ -69,7 +72,7 @@ def test_a_lost_replica_starts_on_the_spare_and_the_others_go_on() -> None:
 def test_the_spare_goes_where_it_is_worth_more(train: float, serve: float) -> None:
     """Both lost a node: the job of more weight gets the spare, the other does with less."""
     decision = _decided(after(_cluster(), failed=["n01", "n03"]), train_weight=train, serve_weight=serve)
-    (made,), (trained,) = decision.serving, decision.batch.jobs
+    (made,), (trained,) = decision.serving, decision.jobs
     if train > serve:
         assert trained.action is RecoveryAction.SWAP
         assert made.action is ServingAction.CARRY_ON
@@ -86,15 +89,15 @@ def test_without_deployments_it_is_the_decision_about_training() -> None:
         spares=["n05"],
     )
     shared, alone = decide_together(SharedProblem(asked, ()), OPTIONS), decide(asked, OPTIONS)
-    assert shared.batch.objective == alone.objective == shared.objective
-    assert [made.action for made in shared.batch.jobs] == [made.action for made in alone.jobs]
+    assert shared.objective == alone.objective
+    assert [made.action for made in shared.jobs] == [made.action for made in alone.jobs]
 
 
 def test_a_deployment_that_lost_nothing_is_left_alone() -> None:
     """And its GPUs serve no training job."""
     decision = _decided(after(_cluster(), failed=["n01"]))
     assert decision.untouched == ("chat",)
-    assert decision.batch.jobs[0].action is RecoveryAction.SWAP
+    assert decision.jobs[0].action is RecoveryAction.SWAP
 
 
 def test_rules_find_a_gpu_given_twice() -> None:
@@ -106,3 +109,18 @@ def test_rules_find_a_gpu_given_twice() -> None:
     second = _decided(snapshot, train_weight=1e-3, serve_weight=1.0)
     broken = check_shared(shared, replace(first, serving=second.serving))
     assert any("n05" in each for each in broken)
+
+
+def test_the_safe_answer_gives_the_spare_to_the_training_job_first() -> None:
+    """It keeps all rules without a search, and is worth no more than the decision."""
+    training = job("one", _cluster(), names(_cluster(), 0, 2), tensor=2, recovery=SAME_SHAPE)
+    for failed, spare in ((["n03"], "chat"), (["n01", "n03"], "one")):
+        asked = replan(after(_cluster(), failed=failed), [training], spares=["n05"], horizon_s=HORIZON_S)
+        shared = SharedProblem(asked, (_deployment(),))
+        safe = safe_shared(shared)
+        assert check_shared(shared, safe) == ()
+        assert safe.fallback
+        assert safe.spares_used == ("n05",)
+        (made,) = safe.serving
+        assert ("n05" in {node for node, _ in made.held}) == (spare == "chat")
+        assert safe.objective <= decide_together(shared, OPTIONS).objective * (1 + 1e-9)
