@@ -24,6 +24,8 @@ from solver.costs.nominal_links import NominalLinks, crossing_s, data_parallel_s
 from solver.costs.parameters import by_rank
 from solver.costs.step_costs import StepCosts, step_costs
 from solver.degrees.layout import chunk_layers
+from solver.orders import BACKWARD, FORWARD, WEIGHT
+from solver.pipeline.schedule import events_of_chunk
 from solver.pipeline.uniform import rank_ends
 
 
@@ -43,10 +45,15 @@ class RunPrediction:
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """Times of candidates on a GPU kind: (n, C) per chunk and micro-batch, (n, P) per rank and step."""
+    """Times of candidates on a GPU kind: (n, C) per chunk and micro-batch, (n, P) per rank and step.
+
+    ``backward_s`` is the part for activations where the schedule runs that for weights apart, ``weight_s``, which
+    else is nothing.
+    """
 
     forward_s: FloatArray
     backward_s: FloatArray
+    weight_s: FloatArray
     compute_s: FloatArray
     tensor_s: FloatArray
     expert_s: FloatArray
@@ -137,14 +144,16 @@ def _times(run: TrainingRun, gpu: GpuKind, batch: CandidateBatch, fitted: Fitted
 
 
 def _with_traffic(links: NominalLinks, batch: CandidateBatch, costs: StepCosts) -> _Times:
-    forward, backward = crossing_s(links, costs)
+    crossing = crossing_s(links, costs, batch.runs)
+    events = [own + beside for own, beside in zip(costs.durations_s(batch.runs), crossing, strict=True)]
     reduced, gathered = data_parallel_s(links, batch, costs)
     return _Times(
-        forward_s=costs.forward_s + forward,
-        backward_s=costs.backward_s + backward,
+        forward_s=events[FORWARD],
+        backward_s=events[BACKWARD],
+        weight_s=events[WEIGHT] if len(events) > WEIGHT else np.zeros_like(costs.forward_s),
         compute_s=costs.compute_s,
         tensor_s=costs.tensor_s,
-        expert_s=costs.expert_s + forward + backward,
+        expert_s=costs.expert_s + sum(crossing),
         hops_s=hops_s(links, batch, costs.transfer_bytes),
         reduce_s=reduced,
         gather_s=gathered,
@@ -177,12 +186,12 @@ def _stagewise(times: Sequence[_Times]) -> _Times:
 def _prediction(run: TrainingRun, row: int, replicas: Sequence[_Times], slowest: _Times) -> RunPrediction:
     stages = run.configuration.degrees.pipeline
     micro_batches = run.configuration.micro_batches(run.workload.global_batch)
-    blocking = run.workload.framework.blocking_transfers
+    blocking, order = run.workload.framework.blocking_transfers, run.configuration.schedule
     ends = [
         rank_ends(
-            times.forward_s[row],
-            times.backward_s[row],
+            [times.forward_s[row], times.backward_s[row], times.weight_s[row]][: events_of_chunk(order)],
             times.hops_s[row],
+            order=order,
             micro_batches=micro_batches,
             blocking=blocking,
             group=micro_batch_group(run.workload.framework, stages, micro_batches),
@@ -192,7 +201,7 @@ def _prediction(run: TrainingRun, row: int, replicas: Sequence[_Times], slowest:
     ]
     worst = max(range(len(replicas)), key=lambda replica: float(ends[replica].max()))
     times = replicas[worst]
-    busy = by_rank((times.forward_s + times.backward_s)[row : row + 1], stages)[0]
+    busy = by_rank((times.forward_s + times.backward_s + times.weight_s)[row : row + 1], stages)[0]
     rank = int(busy.argmax())
     pipeline = float(ends[worst].max())
     reduced = float((ends[worst] + slowest.reduce_s[row]).max()) - pipeline

@@ -9,6 +9,7 @@ from cluster_models.errors import InvalidConfiguration
 from cluster_models.model.architecture import Architecture
 from cluster_models.training.interleaving import micro_batch_group
 from cluster_models.training.plan import Configuration, Degrees, Plan
+from cluster_models.training.schedules import in_groups
 from cluster_models.training.workload import TrainingWorkload
 
 
@@ -96,7 +97,7 @@ class Launch:
     def micro_batch_group(self) -> int:
         """Micro-batches that pass a virtual stage together under the schedule that was priced; 1 without any."""
         degrees = self.degrees
-        if degrees.virtual_pipeline == 1:
+        if degrees.virtual_pipeline == 1 or not in_groups(self.configuration.schedule):
             return 1
         group = micro_batch_group(self.workload.framework, degrees.pipeline, self.micro_batches)
         return group or degrees.pipeline

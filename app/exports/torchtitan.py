@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from app.exports.contract import ZIP, Export, ExportFile, Files, refuse_schedule, unsupported
+from app.exports.contract import ZIP, Export, ExportFile, Files, unsupported
 from app.exports.launch_value import Launch
 from app.exports.megatron import expert_order_lines
 from app.exports.options import Options
-from app.exports.readback.torchtitan import TORCHTITAN_SAYS, read_torchtitan, split_layers
+from app.exports.readback.torchtitan import SCHEDULES, TORCHTITAN_SAYS, read_torchtitan, split_layers
 from cluster_models.cluster.gpus import Precision
 from cluster_models.training.interleaving import equal_group
 from cluster_models.training.plan import RankOrder
+from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Sharding
 
 Setting = int | str | tuple[tuple[str, ...], ...]
@@ -47,6 +48,8 @@ def render_torchtitan(launch: Launch, options: Options) -> Files:  # noqa: ARG00
         )
     if launch.workload.precision not in {Precision.BF16, Precision.FP32}:
         about.append(f"# {launch.workload.precision} products: choose the model's converter for them.")
+    if launch.configuration.schedule.splits_backward:
+        about.append("# The schedule splits backward passes, which torch.compile does not: priced without it.")
     arguments = [
         f"    --{table}.{name} {_word(value)}" for table, rows in settings.items() for name, value in rows.items()
     ]
@@ -63,7 +66,6 @@ def _refuse(launch: Launch) -> None:
     if parts:
         name, has = launch.plan.model, ", ".join(parts).replace("_", " ")
         raise unsupported("torchtitan", "model", name, f"its models have no {has}", "use transformers")
-    refuse_schedule("torchtitan", launch)
     configuration, degrees = launch.configuration, launch.degrees
     if configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA and degrees.pipeline > 1 and degrees.data > 1:
         raise unsupported(
@@ -87,7 +89,15 @@ def _refuse(launch: Launch) -> None:
             f"expert groups share out {shared} ranks (sharded data x context x tensor)",
             "plan with sharded parameters or another expert degree",
         )
-    if degrees.virtual_pipeline > 1 and launch.micro_batch_group != equal_group(
+    if configuration.schedule is PipelineSchedule.ZERO_BUBBLE and degrees.virtual_pipeline == 1:
+        raise unsupported(
+            "torchtitan",
+            "schedule",
+            str(configuration.schedule),
+            "its zero-bubble schedules want several stages on a rank",
+            "plan with a framework of torchtitan",
+        )
+    if launch.micro_batch_group > 1 and launch.micro_batch_group != equal_group(
         degrees.pipeline, launch.micro_batches
     ):
         raise unsupported(
@@ -130,7 +140,7 @@ def _settings(launch: Launch) -> Settings:
 def _pipeline(launch: Launch) -> dict[str, Setting]:
     virtual = launch.degrees.virtual_pipeline
     found: dict[str, Setting] = {
-        "pipeline_parallel_schedule": "Interleaved1F1B" if virtual > 1 else "1F1B",
+        "pipeline_parallel_schedule": SCHEDULES[launch.configuration.schedule, virtual > 1],
         "pipeline_parallel_microbatch_size": launch.configuration.micro_batch,
     }
     if (ends := _less_layers(launch)) is None:
@@ -154,7 +164,7 @@ def _less_layers(launch: Launch) -> tuple[int, int] | None:
 
     ``None`` where it would not: it cuts all stages between alike, the longer ones before the shorter.
     """
-    counts = tuple(count for row in launch.configuration.stage_layers for count in row)
+    counts = tuple(count for _, count in launch.configuration.chunks)
     most = max(counts) + 1
     for size in (most - 1, most):
         for first in {max(0, size - counts[0] + step) for step in (-1, 0, 1)}:
@@ -168,7 +178,7 @@ def _less_layers(launch: Launch) -> tuple[int, int] | None:
 
 def _modules(launch: Launch) -> tuple[tuple[str, ...], ...]:
     """The modules of every stage by name, in the order of the model."""
-    counts = [count for row in launch.configuration.stage_layers for count in row]
+    counts = [count for _, count in launch.configuration.chunks]
     stages, start = [], 0
     for count in counts:
         stages.append([f"layers.{layer}" for layer in range(start, start + count)])

@@ -8,6 +8,7 @@ pipeline rank ``s``.  PyTorch's names and rules: ``torch/distributed/pipelining/
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -49,8 +50,14 @@ class PipelineSchedule(StrEnum):
 
 _V_SHAPED: Final = frozenset({PipelineSchedule.ZB_V, PipelineSchedule.DUALPIPE_V})
 _SPLIT: Final = frozenset({PipelineSchedule.ZERO_BUBBLE, *_V_SHAPED})
+_IN_GROUPS: Final = frozenset({PipelineSchedule.ONE_F_ONE_B, PipelineSchedule.ZERO_BUBBLE})
 V_STAGES: Final = 2
 """Virtual stages of a V."""
+
+
+def in_groups(schedule: PipelineSchedule) -> bool:
+    """Whether micro-batches pass several virtual stages in groups (``cluster_models.training.interleaving``)."""
+    return schedule in _IN_GROUPS
 
 
 def in_model_order(schedule: PipelineSchedule, rows: Sequence[Sequence[Item]]) -> tuple[Item, ...]:
@@ -69,6 +76,18 @@ def rows_of(schedule: PipelineSchedule, pipeline: int, in_order: Sequence[Item])
 def model_columns(schedule: PipelineSchedule, pipeline: int, virtual: int) -> tuple[int, ...]:
     """``v * pipeline + s`` of every chunk, in the order in which the model runs through them."""
     return in_model_order(schedule, [range(v * pipeline, (v + 1) * pipeline) for v in range(virtual)])
+
+
+def as_run(framework: Framework, schedule: PipelineSchedule) -> Framework:
+    """The framework as it runs ``schedule``.
+
+    PyTorch splits backward passes operation by operation: the backward of a block that ``torch.compile`` made is a
+    single one, so that stages run uncompiled (``_check_torch_compile_compatibility``), without what compilers fuse
+    or overlap.
+    """
+    if framework.interleaving is not Interleaving.PYTORCH or not schedule.splits_backward:
+        return framework
+    return replace(framework, fused_kernels=False, overlap_tensor=False)
 
 
 def can_run(

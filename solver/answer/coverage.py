@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.interleaving import Interleaving, takes_group_sizes
+from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.degrees.enumeration import expert_tensor_legal
-from solver.pipeline.schedule import MOST_EVENTS
+from solver.pipeline.schedule import MOST_EVENTS, events_of_chunk
 from solver.placement.cluster_fabrics import MOST_KINDS, MOST_WIDTHS
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
@@ -18,8 +19,9 @@ def coverage(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> str:
     """Sentences on the plans that a certificate for ``problem`` speaks of, and on those that it does not."""
     kept = " that keep the rules of workload.placement" if problem.workload.placement else ""
     return (
-        "The proof covers all legal combinations of degrees, micro-batches, virtual stages, recomputation, "
-        f"sharding and rank order, and all orders of hosts{kept}, under the cost model. "
+        "The proof covers all legal combinations of degrees, micro-batches, virtual stages, "
+        f"{_schedules(problem.workload)}recomputation, sharding and rank order, and all orders of hosts{kept}, "
+        "under the cost model. "
         f"Its limits: {'; '.join(_limits(problem, fabrics))}. "
         "It says nothing about the error of the cost model itself."
     )
@@ -39,7 +41,8 @@ def _limits(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> Iterator[str
         yield "sharded parameters come without a pipeline"
     if architecture.layers > 1 and workload.pinned.get("virtual_pipeline") != 1:
         yield _groups(workload.framework)
-    if 2 * workload.global_batch * architecture.layers > MOST_EVENTS:
+    events = max(map(events_of_chunk, _offered(workload)), default=2)
+    if events * workload.global_batch * architecture.layers > MOST_EVENTS:
         yield f"a replica runs at most {MOST_EVENTS:,} forwards and backwards a step"
     if _leaves_cuts_out(problem, workload):
         yield "experts are cut no further than the ranks they lie on ask for"
@@ -49,6 +52,19 @@ def _limits(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> Iterator[str
         yield f"units in a domain of more than {MOST_WIDTHS} nodes have a divisor or a power of two of nodes"
     if any(fabric.is_mixed for fabric in fabrics):
         yield f"mixes of GPU kinds have at most {MOST_KINDS}, whose faster GPUs take as many stages as they can"
+        if any(schedule.is_v_shaped for schedule in _offered(workload)):
+            yield "mixes of GPU kinds run no V-shaped schedule"
+
+
+def _offered(workload: TrainingWorkload) -> tuple[PipelineSchedule, ...]:
+    """The schedules that the workload allows and its framework has."""
+    return tuple(schedule for schedule in workload.schedule if schedule in workload.framework.schedules)
+
+
+def _schedules(workload: TrainingWorkload) -> str:
+    """The schedules, unless 1F1B alone is known."""
+    several = len(workload.framework.schedules) > 1
+    return f"schedules ({', '.join(_offered(workload))}), " if several else ""
 
 
 def _groups(framework: Framework) -> str:

@@ -1,25 +1,26 @@
 """Whether the timeline is a schedule that could run.
 
-Events are told apart by their order on a track, never by their names: one pipeline rank runs its forwards
-(and its backwards) in a fixed order, 1F1B by micro-batch and interleaved 1F1B in groups of micro-batches, chunk
-after chunk (arXiv 2104.04473, section 2.2).
+Events are told apart by their order on a track, never by their names: one pipeline rank runs its forwards (and its
+backwards, and what it computes apart for gradients of weights) in a fixed order, which ``solver.check.turns``
+derives.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 
-from cluster_models.training.interleaving import micro_batch_group
-from cluster_models.training.plan import Degrees, Plan, TimelineEvent
+from cluster_models.training.plan import Configuration, Plan, TimelineEvent
+from solver.check.turns import Tasks, turns_of
 from solver.problem import PlanningProblem
 
-COMPUTE = frozenset({"forward", "backward", "optimizer"})
+COMPUTE = frozenset({"forward", "backward", "weights", "optimizer"})
 """Categories that occupy the GPU; transfers and reductions run beside them."""
 TOLERANCE = 1e-6
 Events = list[TimelineEvent]
-Order = list[tuple[int, int]]
+Found = dict[tuple[int, int], TimelineEvent]
+"""Events of one category by stage and micro-batch."""
 
 
 def timeline_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
@@ -40,12 +41,8 @@ def timeline_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
         yield from _overlaps(events, slack)
     if plan.configuration.micro_batch < 1:  # reported by the batch rules
         return
-    degrees = plan.configuration.degrees
-    micro_batches = plan.configuration.micro_batches(problem.workload.global_batch)
-    group = micro_batch_group(problem.workload.framework, degrees.pipeline, micro_batches)
-    order = _order(degrees.virtual_pipeline, micro_batches, group or max(1, degrees.pipeline))
     for replica in sorted({replica for replica, _ in tracks}):
-        yield from _replica_rules(replica, tracks, degrees, order, slack)
+        yield from _replica_rules(replica, tracks, plan.configuration, problem, slack)
 
 
 def _end(event: TimelineEvent) -> float:
@@ -65,70 +62,58 @@ def _overlaps(events: Events, slack: float) -> Iterator[str]:
 def _replica_rules(
     replica: int,
     tracks: dict[tuple[int, int], Events],
-    degrees: Degrees,
-    order: Order,
+    configuration: Configuration,
+    problem: PlanningProblem,
     slack: float,
 ) -> Iterator[str]:
+    degrees = configuration.degrees
     if not 0 <= replica < degrees.data:
         yield f"The timeline names replica {replica} at data degree {degrees.data}."
-    stages = sorted(stage for owner, stage in tracks if owner == replica)
-    if stages != list(range(degrees.pipeline)):
-        yield f"Replica {replica} has stages {stages} at pipeline degree {degrees.pipeline}."
+    ranks = sorted(rank for owner, rank in tracks if owner == replica)
+    if ranks != list(range(degrees.pipeline)):
+        yield f"Replica {replica} has stages {ranks} at pipeline degree {degrees.pipeline}."
         return
-    forwards = [_of_category(tracks[replica, stage], "forward") for stage in stages]
-    backwards = [_of_category(tracks[replica, stage], "backward") for stage in stages]
-    for stage in stages:
-        counts = len(forwards[stage]), len(backwards[stage])
-        if counts != (len(order), len(order)):
-            yield (
-                f"Replica {replica}, stage {stage} runs {counts[0]} forwards and {counts[1]} backwards "
-                f"instead of {len(order)} each."
-            )
+    found: dict[str, Found] = defaultdict(dict)
+    for rank in ranks:
+        turns = turns_of(configuration, problem.workload, rank)
+        if wrong := _counts_wrong(tracks[replica, rank], turns):
+            yield f"Replica {replica}, stage {rank} {wrong}."
             return
-    yield from _chain_rules(forwards, order, slack)
-    yield from _chain_rules(backwards[::-1], order, slack)
-    for forward, backward in zip(forwards, backwards, strict=True):
-        yield from _pair_rules(forward, backward, order, slack)
+        for category, tasks in turns.items():
+            found[category] |= zip(tasks, _of_category(tracks[replica, rank], category), strict=True)
+    for source, target in _needs(found, degrees.pipeline * degrees.virtual_pipeline - 1):
+        if target.start_s < _end(source) - slack:
+            yield _too_early(target, source)
+
+
+def _counts_wrong(events: Events, turns: dict[str, Tasks]) -> str:
+    """How many events of its categories a rank has otherwise than it should; empty where they are right."""
+    counts = [len(_of_category(events, category)) for category in turns]
+    expected = len(turns["forward"])
+    if all(count == expected for count in counts):
+        return ""
+    plural = {"forward": "forwards", "backward": "backwards"}
+    words = [f"{count} {plural.get(name, name)}" for count, name in zip(counts, turns, strict=True)]
+    return f"runs {' and '.join(words)} instead of {expected} each"
 
 
 def _of_category(events: Events, category: str) -> Events:
     return sorted((event for event in events if event.category == category), key=lambda event: event.start_s)
 
 
-def _chain_rules(stages: Sequence[Events], order: Order, slack: float) -> Iterator[str]:
-    """The i-th pass of a stage needs that of the stage before it, in the direction of the data.
+def _needs(found: dict[str, Found], last: int) -> Iterator[tuple[TimelineEvent, TimelineEvent]]:
+    """What must end before what: stage after stage there and back, a backward after its own forward.
 
-    From the last stage the data goes round to the first one's next chunk.
+    Gradients of weights follow the backward that they belong to.
     """
-    needs = [pair for before, after in pairwise(stages) for pair in zip(before, after, strict=True)]
-    first = dict(zip(order, stages[0], strict=True))
-    for (chunk, micro_batch), source in zip(order, stages[-1], strict=True):
-        target = first.get((chunk + 1, micro_batch))
-        if target is not None:
-            needs.append((source, target))
-    for source, target in needs:
-        if target.start_s < _end(source) - slack:
-            yield _too_early(target, source)
-
-
-def _pair_rules(forwards: Events, backwards: Events, order: Order, slack: float) -> Iterator[str]:
-    """A backward needs the forward of the same micro-batch and chunk on its own GPU."""
-    forward_of = dict(zip(order, forwards, strict=True))
-    last_chunk = max((chunk for chunk, _ in order), default=0)
-    for (chunk, micro_batch), backward in zip(order, backwards, strict=True):
-        forward = forward_of.get((last_chunk - chunk, micro_batch))
-        if forward is not None and backward.start_s < _end(forward) - slack:
-            yield _too_early(backward, forward)
-
-
-def _order(virtual: int, micro_batches: int, group: int) -> Order:
-    """(virtual stage, micro-batch) of every forward of any pipeline rank; backwards count the stages down."""
-    return [
-        (chunk, micro_batch)
-        for first in range(0, micro_batches, group)
-        for chunk in range(virtual)
-        for micro_batch in range(first, min(first + group, micro_batches))
-    ]
+    forwards, backwards = found["forward"], found["backward"]
+    for (stage, micro_batch), event in forwards.items():
+        yield event, backwards[stage, micro_batch]
+        if stage < last:
+            yield event, forwards[stage + 1, micro_batch]
+            yield backwards[stage + 1, micro_batch], backwards[stage, micro_batch]
+    for task, event in found["weights"].items():
+        yield backwards[task], event
 
 
 def _too_early(event: TimelineEvent, needed: TimelineEvent) -> str:

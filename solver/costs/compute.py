@@ -32,6 +32,7 @@ class Processor:
     ``score_bytes`` are the bytes that unfused attention moves for each score, forward and backward;
     ``element_bytes`` is the width of activations and weights as products read them from memory: 4 in FP32 training
     (TF32 tensor cores read FP32 operands and drop bits), else 2.
+    ``splits_backward``: seconds state the part of backward passes for weights.
     ``matmul_flops`` is the rate of a very large matrix product in a long run, ``peak_flops`` the 16-bit data
     sheet peak (attention runs in 16 bits also in FP8 training), ``memory_bytes_per_s`` what kernels reach.
     """
@@ -44,6 +45,7 @@ class Processor:
     score_bytes: tuple[float, float] = _SCORE_BYTES
     multiprocessors: int | None = None
     element_bytes: float = 2.0
+    splits_backward: bool = False
 
 
 _QUANTISE_BYTES: Final = {Precision.MXFP8: 4.1, Precision.NVFP4: 5.2}
@@ -65,7 +67,9 @@ a second and GPU, torchtitan commit 7a04053).
 """
 
 
-def processor(gpu: GpuKind, precision: Precision, calibration: Calibration) -> Processor:
+def processor(
+    gpu: GpuKind, precision: Precision, calibration: Calibration, *, splits_backward: bool = False
+) -> Processor:
     """Rates of ``gpu``; raises ``InvalidWorkload`` where it does not know ``precision``."""
     peak = gpu.peak_flops.get(precision)
     if peak is None:
@@ -93,6 +97,7 @@ def processor(gpu: GpuKind, precision: Precision, calibration: Calibration) -> P
         score_bytes=_FP32_SCORE_BYTES if precision is Precision.FP32 else _SCORE_BYTES,
         multiprocessors=gpu.multiprocessors,
         element_bytes=precision.activation_bytes,
+        splits_backward=splits_backward,
     )
 
 
@@ -151,11 +156,10 @@ def linear_s(gpu: Processor, m: Extent, n: Extent, k: Extent, *, groups: Extent 
     passes = 2.0 * max(framework.gradient_bytes, gpu.element_bytes)
     if framework.fused_accumulation:
         written = matmul_s(gpu, k, n, m, output_bytes=passes, groups=groups, slowdown=slowdown)
-        return Seconds(forward, backward + written)
-    written = matmul_s(gpu, k, n, m, groups=groups, slowdown=slowdown)
-    return Seconds(
-        forward, backward + written + streaming_s(gpu, np.asarray((gpu.element_bytes + passes) * k * n * groups))
-    )
+    else:
+        written = matmul_s(gpu, k, n, m, groups=groups, slowdown=slowdown)
+        written = written + streaming_s(gpu, np.asarray((gpu.element_bytes + passes) * k * n * groups))
+    return Seconds(forward, backward + written, written if gpu.splits_backward else None)
 
 
 def _alignment_slowdown(gpu: Processor, *widths: Extent) -> FloatArray:

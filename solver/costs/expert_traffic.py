@@ -95,7 +95,7 @@ def expert_traffic(
     rate = _DIRECT_RATE if once else 1.0
     width = sizes.element_bytes * architecture.hidden / rate
     return LayerTraffic(
-        inside=Seconds(exposed, exposed),
+        inside=Seconds(exposed, exposed, sizes.no_weights),
         message_bytes=np.where(spans, token_bytes * leaving, 0.0) / rate,
         forward_count=np.where(spans, 2.0, 0.0),
         backward_count=np.where(spans, 2.0, 0.0),

@@ -25,7 +25,7 @@ class LocalSizes:
     ``saved_input_bytes``: of one kept as the input of a matrix product; ``gathered_bytes``: of one gathered over
     tensor ranks, which Transformer Engine quantises first.  ``chunked_collectives``: tensor parallel collectives
     run in chunks beside their matrix products (user buffers, which do not know NVFP4).  ``imbalance``: load of the
-    busiest expert rank over the mean.
+    busiest expert rank over the mean.  ``splits_backward``: the schedule runs gradients of weights apart.
     """
 
     sequence: float
@@ -44,6 +44,12 @@ class LocalSizes:
     element_bytes: float = 2.0
     gathered_bytes: float = 2.0
     chunked_collectives: bool = False
+    splits_backward: bool = False
+
+    @property
+    def no_weights(self) -> FloatArray | None:
+        """(n,) seconds of what computes no gradient of weights; ``None`` where they do not come apart."""
+        return np.zeros_like(self.tokens) if self.splits_backward else None
 
 
 def local_sizes(
@@ -72,6 +78,7 @@ def local_sizes(
         element_bytes=workload.precision.activation_bytes,
         gathered_bytes=_gathered_bytes(workload.precision, calibration.framework.float8_scaling),
         chunked_collectives=calibration.framework.overlap_tensor and workload.precision is not Precision.NVFP4,
+        splits_backward=batch.runs.splits_backward,
         full_recompute=batch.recompute == RECOMPUTE_CODES.index(Recompute.FULL),
         selective_recompute=batch.recompute == RECOMPUTE_CODES.index(Recompute.SELECTIVE),
     )

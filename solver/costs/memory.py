@@ -10,7 +10,6 @@ import numpy as np
 from cluster_models.cluster.gpus import GpuKind, Precision
 from cluster_models.model.architecture import Architecture
 from cluster_models.training.frameworks import Framework
-from cluster_models.training.interleaving import micro_batch_group, runs_all_forwards_first
 from cluster_models.training.recompute import KEEP_ALL, ActivationSettings
 from cluster_models.training.schedules import V_STAGES, PipelineSchedule
 from cluster_models.training.workload import Optimizer, Sharding, TrainingWorkload
@@ -19,12 +18,14 @@ from solver.costs.activations import layer_activations
 from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.compute import processor
 from solver.costs.data_parallel import reduces_each_micro_batch
+from solver.costs.in_flight import held_at_peaks
 from solver.costs.launching import lagging
 from solver.costs.layer_counts import all_layers
 from solver.costs.local_sizes import LocalSizes, is_sharded, local_sizes
 from solver.costs.model_ends import deferred_head_bytes, deferred_products
 from solver.costs.parameters import LocalParameters, by_rank, local_parameters, sharing_ranks
 from solver.costs.routed_loads import RoutedLoads
+from solver.costs.split_backward import calibration_under, waiting_bytes
 
 MOMENT_BYTES: Final = {Optimizer.ADAM: 8.0, Optimizer.SGD: 4.0}
 """Two FP32 moments (Adam) or one (SGD with momentum) per parameter."""
@@ -81,12 +82,15 @@ def stage_memory(  # noqa: PLR0913 - each a fact of its own
     that step, which then counts as optimizer.
     """
     calibration = calibration_of(gpu, workload.framework) if calibration is None else calibration
+    calibration = calibration_under(calibration, batch.runs)
     sizes = local_sizes(
         batch, workload, calibration, imbalance=None if routed is None else routed.worst(calibration)
     )
     parameters = local_parameters(batch, layers, architecture)
     stages = int(batch.pipeline[0])
-    in_flight = chunks_in_flight(batch, micro_batches, calibration.framework)
+    peaks = list(held_at_peaks(batch, micro_batches, calibration.framework))
+    in_flight = peaks[0].activations
+    wait = _weight_bytes(batch, layers, architecture, sizes) if batch.runs.splits_backward else None
     on_rank = np.maximum(by_rank(np.atleast_2d(layers.sum(axis=-1)), stages), 1.0)
     stays = np.maximum(1.0 - settings.offloaded_layers / on_rank, 0.0)
 
@@ -95,9 +99,12 @@ def stage_memory(  # noqa: PLR0913 - each a fact of its own
         per_chunk = (layers * kept.layers[:, None, :]).sum(axis=-1)
         if calibration.framework.keeps_stage_outputs and stages > 1:
             per_chunk = per_chunk + (sizes.element_bytes * architecture.hidden * sizes.stream_tokens)[:, None]
-        return np.asarray(
-            (per_chunk.reshape(in_flight.shape) * in_flight).sum(axis=1) * stays + kept.working[:, None]
-        )
+        by_chunk = per_chunk.reshape(in_flight.shape)
+        moments = [(by_chunk * peak.activations).sum(axis=1) * stays for peak in peaks]
+        if wait is not None:
+            waits = [(wait.reshape(in_flight.shape) * peak.waiting).sum(axis=1) for peak in peaks]
+            moments = [held + waiting for held, waiting in zip(moments, waits, strict=True)]
+        return np.asarray(np.maximum.reduce(moments) + kept.working[:, None])
 
     activations = held(0.0)
     logits = np.zeros_like(activations)
@@ -137,6 +144,16 @@ def stage_memory(  # noqa: PLR0913 - each a fact of its own
         domain=gpu.scale_up_domain_gpus,
     )
     return _with_waiting(settled, share * (held(1.0) - activations), calibration)
+
+
+def _weight_bytes(
+    batch: CandidateBatch, layers: IntArray, architecture: Architecture, sizes: LocalSizes
+) -> FloatArray:
+    """(n, C) bytes that wait for the gradients of weights of a micro-batch, the head's included."""
+    waiting = waiting_bytes(architecture, sizes, layers)
+    heads = np.full(len(batch), 1.0 + architecture.prediction_layers)
+    waiting[:, batch.last_column(layers.shape[-2])] += deferred_head_bytes(architecture, sizes, heads)
+    return waiting
 
 
 def _with_waiting(
@@ -183,36 +200,6 @@ def least_bytes(
     held = (states.weights + states.gradients + states.optimizer).mean(axis=1)
     held[is_sharded(batch, Sharding.PARAMETERS)] = 0.0
     return np.asarray(held + calibration.runtime_bytes + communicator_bytes(batch, calibration))
-
-
-def chunks_in_flight(batch: CandidateBatch, micro_batches: IntArray, framework: Framework) -> FloatArray:
-    """(n, v, P) micro-batches whose activations chunk ``v * P + rank`` holds at the peak.
-
-    1F1B keeps P - s on rank s (PipeDream-Flush, arXiv 2104.04473, section 2.2.1); the interleaved schedule
-    warms up with 2(P - s - 1) + (v - 1)g forwards and one more, a group of g micro-batches of a chunk before the
-    next chunk (the same paper, section 2.2.2, and Megatron-Core's schedule, which up to 0.9 ran all forwards first
-    where there were as many micro-batches as ranks).  Experts that are exchanged beside compute add nothing: the
-    warm-up has a forward more, but then each forward runs beside a backward and takes the place it frees by layers.
-    """
-    stages, virtual = int(batch.pipeline[0]), int(batch.virtual_pipeline[0])
-    rank = np.arange(stages)
-    group = _groups(framework, stages, micro_batches)[:, None]
-    warm = stages - rank if virtual == 1 else 2 * (stages - rank - 1) + (virtual - 1) * group + 1
-    forwards = np.minimum(warm, (micro_batches * virtual)[:, None])
-    if virtual > 1 and runs_all_forwards_first(framework):
-        forwards = np.where((micro_batches == stages)[:, None], stages * virtual, forwards)
-    whole, rest = forwards // (group * virtual) * group, forwards % (group * virtual)
-    size = np.minimum(group, micro_batches[:, None] - whole)[:, None, :]
-    chunk = np.arange(virtual)[None, :, None]
-    partial = np.clip(rest[:, None, :] - chunk * size, 0, size)
-    return np.asarray(whole[:, None, :] + partial, dtype=np.float64)
-
-
-def _groups(framework: Framework, pipeline: int, micro_batches: IntArray) -> IntArray:
-    """(n,) micro-batches that pass a virtual stage together; as many as ranks where the framework takes none."""
-    counts, row = np.unique(micro_batches, return_inverse=True)
-    groups = [micro_batch_group(framework, pipeline, count) or pipeline for count in counts.tolist()]
-    return np.array(groups, dtype=np.int64)[row.reshape(-1)]
 
 
 @dataclass(frozen=True, slots=True)

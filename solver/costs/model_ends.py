@@ -56,7 +56,7 @@ def head_and_loss(
     cast = 0.0 if width == _LOSS_BYTES else width + _LOSS_BYTES
     passes = (3.0 * width, 2.0 * width) if fused else (16.0 + cast, 8.0 + cast)
     logits = columns * rows * (sizes.tensor if framework.whole_logits else 1.0)
-    return Seconds(head.forward, now) + Seconds(
+    return Seconds(head.forward, now, head.weight) + Seconds(
         streaming_s(gpu, passes[0] * logits, kernels=2 if fused else 8),
         streaming_s(gpu, passes[1] * logits, kernels=1 if fused else 4),
     )

@@ -15,6 +15,7 @@ from cluster_models.calibration.training_run import TrainingRun
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.cluster.measurements import Collective
 from cluster_models.links.classes import FABRIC_LATENCY_S, UNKNOWN_FABRIC_LATENCY_S
+from cluster_models.training.schedules import PipelineSchedule
 from solver.candidates import CandidateBatch, FloatArray
 from solver.costs.collectives import domain_collective_s
 from solver.costs.parameters import data_ranks
@@ -83,15 +84,15 @@ class NominalLinks:
         return np.asarray(np.minimum(self.flow_bytes_per_s, together / np.minimum(flows, self.gpus_per_node)))
 
 
-def crossing_s(links: NominalLinks, costs: StepCosts) -> tuple[FloatArray, FloatArray]:
-    """Forward and backward seconds (n, C) of collectives inside a chunk whose groups span nodes."""
-    forward, backward = np.zeros_like(costs.forward_s), np.zeros_like(costs.backward_s)
+def crossing_s(
+    links: NominalLinks, costs: StepCosts, order: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
+) -> tuple[FloatArray, ...]:
+    """(n, C) seconds, by kind of event, of collectives inside a chunk whose groups span nodes."""
+    found = [np.zeros_like(seconds) for seconds in costs.durations_s(order)]
     for traffic in (costs.context_traffic, costs.expert_traffic, costs.parameter_traffic):
-        forward = forward + traffic.forward_count * _exposed_s(links, traffic, traffic.forward_hidden_s)[:, None]
-        backward = (
-            backward + traffic.backward_count * _exposed_s(links, traffic, traffic.backward_hidden_s)[:, None]
-        )
-    return forward, backward
+        for kind, (count, hidden_s) in enumerate(traffic.by_event(order)):
+            found[kind] += count * _exposed_s(links, traffic, hidden_s)[:, None]
+    return tuple(found)
 
 
 def _exposed_s(links: NominalLinks, traffic: CrossTraffic, hidden_s: FloatArray) -> FloatArray:

@@ -40,7 +40,7 @@ class Recomputation:
         full = layer.forward - self.unneeded if dense else layer.forward
         selective = self.core if share is None else share * (full - self.core)
         repeated = np.where(sizes.full_recompute, full, np.where(sizes.selective_recompute, selective, 0.0))
-        return Seconds(layer.forward, layer.backward + repeated)
+        return layer.then(repeated)
 
 
 def recomputation(

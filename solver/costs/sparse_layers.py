@@ -105,5 +105,7 @@ def _grouped_linear(gpu: Processor, rows: FloatArray, n: Extent, k: Extent, grou
     share, launch = np.where(groups > 1.0, gpu.calibration.grouped_share, 1.0), gpu.calibration.kernel_s
     single = linear_s(gpu, rows, n, k, groups=groups)
     return Seconds(
-        (single.forward - launch) / share + launch, (single.backward - 2.0 * launch) / share + 2.0 * launch
+        (single.forward - launch) / share + launch,
+        (single.backward - 2.0 * launch) / share + 2.0 * launch,
+        None if single.weight is None else (single.weight - launch) / share + launch,
     )

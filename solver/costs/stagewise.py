@@ -63,6 +63,7 @@ def _traffic(parts: Sequence[CrossTraffic], stage_kind: IntArray) -> CrossTraffi
         message_bytes=np.maximum.reduce(each(lambda part: part.message_bytes)),
         forward_count=by_stage(each(lambda part: part.forward_count), stage_kind),
         backward_count=by_stage(each(lambda part: part.backward_count), stage_kind),
+        weight_count=by_stage(each(lambda part: part.weight_count), stage_kind),
         forward_hidden_s=np.minimum.reduce(each(lambda part: part.forward_hidden_s)),
         backward_hidden_s=np.minimum.reduce(each(lambda part: part.backward_hidden_s)),
         window=parts[0].window,

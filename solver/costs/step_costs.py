@@ -17,6 +17,7 @@ import numpy as np
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import Mixer, Mlp
+from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import TrainingWorkload
 from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.costs.calibration import Calibration, calibration_of
@@ -54,6 +55,7 @@ from solver.costs.recomputation import recomputation
 from solver.costs.routed_loads import RoutedLoads
 from solver.costs.seconds import Seconds
 from solver.costs.sparse_layers import sparse_mlp
+from solver.costs.split_backward import calibration_under
 from solver.costs.straggling import straggling
 from solver.costs.traffic import (
     CrossTraffic,
@@ -71,18 +73,18 @@ __all__ = ["CrossTraffic", "StepCosts", "step_costs"]
 class StepCosts:
     """Costs of ``n`` candidates that the placement and the pipeline need to know.
 
-    ``forward_s`` and ``backward_s`` (n, C): one micro-batch through one chunk on a healthy node, collectives
-    inside a node included, traffic that crosses nodes left out.  ``compute_s``, ``tensor_s``, ``context_s`` and
-    ``expert_s`` (n, C) are the parts of forward plus backward and add up to them; gathering sharded parameters
-    inside a node counts as compute where nothing hides it.
-    ``transfer_bytes`` (n,): what one GPU sends to its peer in the next chunk, per micro-batch.
-    ``reduce_bytes`` and ``gather_bytes`` (n, P): gradients (and gathered parameters) that each GPU puts through
-    its data parallel group (``data * context`` ranks) once per step, and ``expert_reduce_bytes``,
-    ``expert_gather_bytes`` the same for experts over the expert data parallel group
-    (``tensor * context * data / (expert * expert_tensor)`` ranks); full buffer sizes, before the (n-1)/n of the
-    ring, which they pass ``reduce_passes`` and ``gather_passes`` (n,) times (``data_parallel.ring_passes``).
-    ``reduce_hidden_s`` and ``gather_hidden_s`` (n, P): how much of either hides behind compute.
-    Parameters are gathered over ``gather_ranks`` and ``expert_gather_ranks`` (n,) of these groups.
+    ``forward_s`` and ``backward_s`` (n, C): one micro-batch through one chunk on a healthy node, collectives inside
+    a node included, traffic that crosses nodes left out; ``weight_s`` (n, C): what of the backward pass a schedule
+    that splits it runs apart, for gradients of weights, with what it computes again for them. ``compute_s``,
+    ``tensor_s``, ``context_s`` and ``expert_s`` (n, C) are the parts of forward plus backward and add up to them;
+    gathering sharded parameters inside a node counts as compute where nothing hides it. ``transfer_bytes`` (n,):
+    what one GPU sends to its peer in the next chunk, per micro-batch. ``reduce_bytes`` and ``gather_bytes`` (n, P):
+    gradients (and gathered parameters) that each GPU puts through its data parallel group (``data * context``
+    ranks) once per step, and ``expert_reduce_bytes``, ``expert_gather_bytes`` the same for experts over the expert
+    data parallel group (``tensor * context * data / (expert * expert_tensor)`` ranks); full buffer sizes, before
+    the (n-1)/n of the ring, which they pass ``reduce_passes`` and ``gather_passes`` (n,) times
+    (``data_parallel.ring_passes``). ``reduce_hidden_s`` and ``gather_hidden_s`` (n, P): how much of either hides
+    behind compute. Parameters are gathered over ``gather_ranks`` and ``expert_gather_ranks`` (n,) of these groups.
     ``tail_transfers`` (n,): transfers between domains whose latency these rings show whatever hides their bytes.
     ``optimizer_s`` (n, P): the optimizer step itself, and on the last rank the head's deferred weight gradients as
     far as they take longer than the others' last backward passes.
@@ -90,6 +92,7 @@ class StepCosts:
 
     forward_s: FloatArray
     backward_s: FloatArray
+    weight_s: FloatArray
     compute_s: FloatArray
     tensor_s: FloatArray
     context_s: FloatArray
@@ -111,6 +114,12 @@ class StepCosts:
     reduce_hidden_s: FloatArray
     gather_hidden_s: FloatArray
     optimizer_s: FloatArray
+
+    def durations_s(self, order: PipelineSchedule) -> tuple[FloatArray, ...]:
+        """(n, C) seconds of each kind of event under a schedule (``solver.orders``)."""
+        if not order.splits_backward:
+            return self.forward_s, self.backward_s
+        return self.forward_s, self.backward_s - self.weight_s, self.weight_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +157,8 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     Formulas: docs/cost_model.md.
     """
     calibration = calibration_of(gpu, workload.framework) if calibration is None else calibration
-    chip = processor(gpu, workload.precision, calibration)
+    calibration = calibration_under(calibration, batch.runs)
+    chip = processor(gpu, workload.precision, calibration, splits_backward=batch.runs.splits_backward)
     domain = max(gpus_per_domain, gpus_per_node)
     imbalance = None if routed is None else routed.mean(calibration)
     sizes = local_sizes(batch, workload, calibration, imbalance=imbalance)
@@ -177,7 +187,9 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     )
     stages, last = int(batch.pipeline[0]), batch.last_column(layers.shape[-2])
     slow = straggling(batch.tensor * batch.pipeline * batch.context * batch.data / gpus_per_node, calibration)
-    ends = processor(gpu, end_precision(workload.precision), calibration)
+    ends = processor(
+        gpu, end_precision(workload.precision), calibration, splits_backward=batch.runs.splits_backward
+    )
     micro_batches = workload.global_batch / (batch.data * batch.micro_batch)
     waiting = deferred_products(calibration.framework, architecture, micro_batches, pipelined=stages > 1)
     compute, tensor, context, expert = (
@@ -209,6 +221,7 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     return StepCosts(
         forward_s=forward,
         backward_s=backward,
+        weight_s=_weight_s(compute, tensor, context, expert),
         compute_s=compute.forward + compute.backward,
         tensor_s=tensor.forward + tensor.backward,
         context_s=context.forward + context.backward,
@@ -234,6 +247,11 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
         * by_rank(forward, stages),
         optimizer_s=optimizer,
     )
+
+
+def _weight_s(*parts: Seconds) -> FloatArray:
+    """(n, C) seconds of all ``parts`` for gradients of weights."""
+    return np.asarray(sum(0.0 if part.weight is None else part.weight for part in parts)) + 0.0 * parts[0].forward
 
 
 def _layers(  # noqa: PLR0913 - each a fact of its own
@@ -338,6 +356,8 @@ def _chunks(  # noqa: PLR0913 - each a fact of its own
     for end, chunk, blocks in ((first, 0, 1), (last, last_chunk, heads)):
         compute.forward[:, chunk] += end.forward
         compute.backward[:, chunk] += end.backward
+        if compute.weight is not None and end.weight is not None:
+            compute.weight[:, chunk] += end.weight
         tensor.forward[:, chunk] += blocks * parts.tensor_block.forward / 2.0
         tensor.backward[:, chunk] += blocks * parts.tensor_block.forward / 2.0
     tensor.forward[:, last_chunk] += heads * logits_s

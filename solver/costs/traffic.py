@@ -16,6 +16,7 @@ from cluster_models.cluster.gpus import GpuKind
 from cluster_models.cluster.measurements import Collective
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import ATTENDING, Mixer
+from cluster_models.training.schedules import PipelineSchedule
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s, domain_send_s
@@ -58,14 +59,21 @@ class CrossTraffic:
     Each of the ``*_count`` (n, C) collectives moves ``message_bytes`` (n,) per GPU over the slowest link between
     consecutive nodes of its group, in time ``hop_s``, of which ``*_hidden_s`` (n,) overlaps with compute: the
     chunk takes ``count * max(0, hop_s - hidden_s)`` longer.  All zero where the group fits inside a node.
+    ``weight_count``: those of the forward pass that run again for gradients of weights where these come apart.
     """
 
     message_bytes: FloatArray
     forward_count: FloatArray
     backward_count: FloatArray
+    weight_count: FloatArray
     forward_hidden_s: FloatArray
     backward_hidden_s: FloatArray
     window: Window = NO_WINDOW
+
+    def by_event(self, order: PipelineSchedule) -> tuple[tuple[FloatArray, FloatArray], ...]:
+        """Counts (n, C) and hidden seconds (n,) of each kind of event under a schedule (``solver.orders``)."""
+        both = (self.forward_count, self.forward_hidden_s), (self.backward_count, self.backward_hidden_s)
+        return (*both, (self.weight_count, self.forward_hidden_s)) if order.splits_backward else both
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +110,7 @@ class LayerTraffic:
             message_bytes=self.message_bytes,
             forward_count=self.forward_count[:, None] * layers,
             backward_count=(self.backward_count + again)[:, None] * layers,
+            weight_count=again[:, None] * layers,
             forward_hidden_s=self.forward_hidden_s,
             backward_hidden_s=self.backward_hidden_s,
             window=self.window,
@@ -130,6 +139,7 @@ def joined_traffic(kinds: Sequence[LayerTraffic], layers: IntArray, repeat_forwa
         message_bytes=largest,
         forward_count=np.asarray(sum(part.forward_count for part in crossing)),
         backward_count=np.asarray(sum(part.backward_count for part in crossing)),
+        weight_count=np.asarray(sum(part.weight_count for part in crossing)),
         forward_hidden_s=mean([part.forward_hidden_s for part in crossing]),
         backward_hidden_s=mean([part.backward_hidden_s for part in crossing]),
         window=min((part.window for part in crossing), key=lambda window: window.nbytes),
@@ -156,7 +166,8 @@ def both(first: LayerTraffic, second: LayerTraffic) -> LayerTraffic:
 def no_traffic(sizes: LocalSizes) -> LayerTraffic:
     """What a layer without such a collective sends."""
     nothing = np.zeros_like(sizes.tokens)
-    return LayerTraffic(Seconds(nothing, nothing), nothing, nothing, nothing, nothing, nothing)
+    inside = Seconds(nothing, nothing, sizes.no_weights)
+    return LayerTraffic(inside, nothing, nothing, nothing, nothing, nothing)
 
 
 def tensor_traffic(
@@ -182,13 +193,14 @@ def tensor_traffic(
     if not calibration.framework.sequence_parallel:
         reduce = domain_collective_s(gpu, Collective.ALL_REDUCE, sizes.tensor, sizes.element_bytes * width)
         reduce = reduce / calibration.domain_share + skew
-        return Seconds(reduce, behind * reduce)
+        return Seconds(reduce, behind * reduce, sizes.no_weights)
     gather = domain_collective_s(gpu, Collective.ALL_GATHER, sizes.tensor, sizes.gathered_bytes * width)
     scatter = domain_collective_s(gpu, Collective.REDUCE_SCATTER, sizes.tensor, sizes.element_bytes * width)
     gather, scatter = gather / calibration.domain_share + skew, scatter / calibration.domain_share + skew
     at_once = exposed if sizes.chunked_collectives else 1.0
     again = 0.0 if calibration.framework.keeps_gathered_inputs else gather
-    return Seconds(at_once * (gather + scatter), at_once * gather + behind * (again + scatter))
+    weight = None if sizes.no_weights is None else sizes.no_weights + behind * again
+    return Seconds(at_once * (gather + scatter), at_once * gather + behind * (again + scatter), weight)
 
 
 def context_traffic(
@@ -229,7 +241,7 @@ def _swap(
     nothing = np.zeros_like(sizes.tokens)
     once = np.where(spans, 1.0, 0.0)
     return LayerTraffic(
-        inside=Seconds(inside, inside),
+        inside=Seconds(inside, inside, sizes.no_weights),
         message_bytes=np.where(spans, nbytes * (1.0 - 1.0 / nodes), 0.0),
         forward_count=once,
         backward_count=once,
@@ -262,7 +274,7 @@ def _ring(
     backward = steps * np.maximum(domain_send_s(gpu, inside, 2.0 * block) - hidden.backward, 0.0)
     spans = ~together & (sizes.context > 1)
     return LayerTraffic(
-        inside=Seconds(forward, backward),
+        inside=Seconds(forward, backward, sizes.no_weights),
         message_bytes=np.where(spans, block, 0.0),
         forward_count=np.where(spans, steps, 0.0),
         backward_count=np.where(spans, 2.0 * steps, 0.0),

@@ -138,7 +138,9 @@ def family_floors(problem: PlanningProblem, fabric: Fabric, families: CandidateB
             layers[-1, last] = problem.architecture.prediction_layers
             layers[0] += whole - layers[-1]
             kinds = np.zeros((len(own), ranks), dtype=np.int64)
-            short = replace(batch, pipeline=np.full(len(own), ranks, dtype=np.int64))
+            short = replace(
+                batch, pipeline=np.full(len(own), ranks, dtype=np.int64), schedule=np.zeros_like(batch.schedule)
+            )
             costs = costs_of(problem, fabric, short, layers, kinds)
             work_s = (costs.forward_s + costs.backward_s).sum(axis=1) / batch.pipeline
             gpus = batch.tensor * batch.context * batch.data * batch.pipeline

@@ -164,18 +164,26 @@ def worlds_on(problem: PlanningProblem, fabric: Fabric) -> list[int]:
     )
 
 
-def alike_prices(problem: PlanningProblem, fabric: Fabric, index: int, every: CandidateBatch) -> Iterator[Prices]:
-    """Prices of candidates on a fabric with GPUs of one kind, by pipeline, virtual stages and schedule."""
+def alike_prices(
+    problem: PlanningProblem, fabric: Fabric, index: int, every: CandidateBatch, limit: float = np.inf
+) -> Iterator[Prices]:
+    """Prices of candidates on a fabric with GPUs of one kind, by pipeline, virtual stages and schedule.
+
+    ``limit``: an objective beyond which bounds need not be sharp.
+    """
     for rows in groups(every):
         batch = every.take(rows)
         layout = layout_of(problem, batch)
         layers, kinds = chunk_layers(problem.architecture, layout, batch.runs), kind_rows(batch)
         staging = np.zeros(len(batch), dtype=np.int64)
-        yield _prices(problem, fabric, index, batch, layers, kinds, (staging, [Staging(layout)]))
+        yield _prices(problem, fabric, index, batch, layers, kinds, (staging, [Staging(layout)]), limit)
 
 
 def mixed_prices(problem: PlanningProblem, fabric: Fabric, index: int) -> Iterator[Prices]:
-    """Prices of every way to mix all kinds of ``fabric``; layers follow speed and memory of each stage's GPUs."""
+    """Prices of every way to mix all kinds of ``fabric``; layers follow speed and memory of each stage's GPUs.
+
+    V-shaped schedules are left out: their ranks hold stages of both ends.
+    """
     workload, architecture = problem.workload, problem.architecture
     legal = enumerate_candidates(
         architecture,
@@ -184,7 +192,8 @@ def mixed_prices(problem: PlanningProblem, fabric: Fabric, index: int) -> Iterat
         nodes=fabric.nodes,
         wanted=lambda grid: can_mix(grid, fabric, workload),
     )
-    every, mixes = mixed_rows(legal, fabric, workload)
+    looped = ~np.isin(legal.schedule, [code for code, each in enumerate(SCHEDULE_CODES) if each.is_v_shaped])
+    every, mixes = mixed_rows(legal.take(looped), fabric, workload)
     for rows in groups(every):
         batch, kinds = every.take(rows), np.array([mixes[row] for row in rows], dtype=np.int64)
         counts = mixed_layouts(problem, fabric, batch, kinds)
@@ -230,17 +239,19 @@ def _prices(
     layers: IntArray,
     kinds: IntArray,
     staging: tuple[IntArray, list[Staging]],
+    limit: float = np.inf,
 ) -> Prices:
-    """Prices of candidates that share their pipeline and virtual pipeline sizes."""
+    """Prices of candidates that share their schedule, pipeline and virtual pipeline sizes."""
+    weight = objective_weight(problem.workload.objective, fabric.kinds, batch, kinds)
     excess = excess_bytes_of(problem, fabric.kinds, batch, layers, kinds, domain=fabric.gpus_per_unit).max(axis=1)
     return Prices(
         fabric=index,
         batch=batch,
         staging=staging[0],
         stagings=staging[1],
-        bound_s=_bounds_s(problem, fabric, batch, layers, kinds, excess <= 0),
+        bound_s=_bounds_s(problem, fabric, batch, layers, kinds, excess <= 0, limit / weight),
         excess_bytes=excess,
-        weight=objective_weight(problem.workload.objective, fabric.kinds, batch, kinds),
+        weight=weight,
     )
 
 
@@ -251,6 +262,7 @@ def _bounds_s(
     layers: IntArray,
     kinds: IntArray,
     fits: BoolArray,
+    limit_s: FloatArray,
 ) -> FloatArray:
     """(n,) a step time no placement can beat, infinite for candidates that do not fit into memory."""
     bound_s = np.full(len(batch), np.inf)
@@ -258,7 +270,15 @@ def _bounds_s(
         own = layers[fits] if layers.ndim > 2 else layers
         costs = costs_of(problem, fabric, batch.take(fits), own, kinds[fits])
         micro_batches = micro_batches_of(batch, problem.workload)[fits]
-        bound_s[fits] = optimistic_step_s(batch.take(fits), costs, micro_batches, fabric, kinds[fits])
+        bound_s[fits] = optimistic_step_s(
+            batch.take(fits),
+            costs,
+            micro_batches,
+            fabric,
+            kinds[fits],
+            framework=problem.workload.framework,
+            limit_s=limit_s[fits],
+        )
     return bound_s
 
 

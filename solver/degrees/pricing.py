@@ -12,13 +12,17 @@ event graph of the schedule (docs/pipeline.md proves them):
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from cluster_models.training.frameworks import Framework
 from cluster_models.training.plan import RankOrder
+from cluster_models.training.schedules import PipelineSchedule
 from solver.candidates import ORDER_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
-from solver.costs.step_costs import CrossTraffic, StepCosts
+from solver.costs.step_costs import StepCosts
+from solver.degrees.other_orders import least_ends, simulated_ends
 from solver.pipeline.period import least_step_s
 from solver.placement.fabric import Fabric
 
@@ -71,29 +75,47 @@ def spread(batch: CandidateBatch, gpus_per_node: int) -> Spread:
 
 
 def optimistic_step_s(
-    batch: CandidateBatch, costs: StepCosts, micro_batches: IntArray, fabric: Fabric, stage_kind: IntArray
+    batch: CandidateBatch,
+    costs: StepCosts,
+    micro_batches: IntArray,
+    fabric: Fabric,
+    stage_kind: IntArray,
+    *,
+    framework: Framework,
+    limit_s: FloatArray | float = np.inf,
 ) -> FloatArray:
-    """(n,) seconds that no placement of the candidate can beat; rows share pipeline and virtual size.
+    """(n,) seconds that no placement of the candidate can beat; rows share schedule, pipeline and virtual size.
 
-    ``stage_kind`` (n, P): the GPU kind of each stage among those of ``fabric``.
+    ``stage_kind`` (n, P): the GPU kind of each stage among those of ``fabric``.  Schedules other than 1F1B are
+    simulated unless closed bounds already rule a step of ``limit_s`` out.
     """
-    ranks = int(batch.pipeline[0])
+    ranks, order = int(batch.pipeline[0]), batch.runs
     shape = spread(batch, fabric.gpus_per_unit)
-    forward, backward = costs.forward_s.copy(), costs.backward_s.copy()
+    events = [seconds.copy() for seconds in costs.durations_s(order)]
     for traffic in (costs.context_traffic, costs.expert_traffic, costs.parameter_traffic):
-        _add_traffic(traffic, forward, backward, fabric)
+        _add_traffic(traffic.by_event(order), traffic.message_bytes, events, fabric)
     hop = np.zeros((len(batch), ranks))
     if ranks > 1:
         between = fabric.best_s(costs.transfer_bytes)
         inside = fabric.best_inside_s(costs.transfer_bytes)
         hop[:] = np.where(shape.hops_cross, between[:, None], inside[:, None])
-        hop[:, -1] *= batch.virtual_pipeline > 1
+        hop[:, -1] *= (batch.virtual_pipeline > 1) & (not order.is_v_shaped)
     reduce, gather = _rings(costs, shape, fabric, stage_kind)
     reduce = np.maximum(0.0, reduce - costs.reduce_hidden_s)
     gather = np.maximum(0.0, gather - costs.gather_hidden_s)
-    ends = _rank_ends(forward, backward, hop, micro_batches)
     after = costs.optimizer_s + gather + (costs.tail_transfers * fabric.latency_s)[:, None]
-    return np.asarray((ends + reduce).max(axis=1) + after.max(axis=1))
+
+    def step_s(ends: FloatArray, rows: IntArray | slice = np.s_[:]) -> FloatArray:
+        return np.asarray((ends + reduce[rows]).max(axis=1) + after[rows].max(axis=1))
+
+    if order is PipelineSchedule.ONE_F_ONE_B:
+        forward, backward = events
+        return step_s(_rank_ends(forward, backward, hop, micro_batches))
+    bound_s = step_s(least_ends(order, events, hop, micro_batches))
+    near = np.flatnonzero(bound_s < limit_s)
+    own = [seconds[near] for seconds in events]
+    bound_s[near] = step_s(simulated_ends(order, own, hop[near], micro_batches[near], framework), near)
+    return bound_s
 
 
 def _rank_ends(forward: FloatArray, backward: FloatArray, hop: FloatArray, micro_batches: IntArray) -> FloatArray:
@@ -121,14 +143,20 @@ def _before(values: FloatArray) -> FloatArray:
     return values.cumsum(axis=1) - values
 
 
-def _add_traffic(traffic: CrossTraffic, forward: FloatArray, backward: FloatArray, fabric: Fabric) -> None:
-    used = traffic.message_bytes > 0
+def _add_traffic(
+    by_event: Sequence[tuple[FloatArray, FloatArray]],
+    message_bytes: FloatArray,
+    events: Sequence[FloatArray],
+    fabric: Fabric,
+) -> None:
+    """Add to ``events``, the seconds (n, C) of each kind, what of so many messages nothing hides."""
+    used = message_bytes > 0
     if not used.any():
         return
     hop = np.zeros(len(used))
-    hop[used] = fabric.best_s(traffic.message_bytes[used])
-    forward += traffic.forward_count * np.maximum(0.0, hop - traffic.forward_hidden_s)[:, None]
-    backward += traffic.backward_count * np.maximum(0.0, hop - traffic.backward_hidden_s)[:, None]
+    hop[used] = fabric.best_s(message_bytes[used])
+    for kind, (count, hidden_s) in enumerate(by_event):
+        events[kind][:] += count * np.maximum(0.0, hop - hidden_s)[:, None]
 
 
 def _rings(costs: StepCosts, shape: Spread, fabric: Fabric, kind: IntArray) -> tuple[FloatArray, FloatArray]:

@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 
 from cluster_models.cluster.gpus import GpuKind
+from cluster_models.training.schedules import PipelineSchedule
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.degrees.enumeration import Enumeration, joined_batches, worlds_of
 from solver.degrees.floors import World, family_floors, family_sizes, mixed_floor, other_members, too_large, worlds
@@ -110,12 +111,12 @@ class _Pricing:
 
     def price(self, fabric: int, batch: CandidateBatch) -> None:
         """Price and add candidates on a fabric with GPUs of one kind."""
-        for prices in alike_prices(self.problem, self.fabrics[fabric], fabric, batch):
+        for prices in alike_prices(self.problem, self.fabrics[fabric], fabric, batch, self.limit):
             self.add(prices)
 
-    def settle(self) -> None:
-        """Ask for a limit once enough is priced."""
-        if np.isinf(self.limit) and self.looked_at >= self.asks_at and self.parts:
+    def settle(self, *, now: bool = False) -> None:
+        """Ask for a limit once enough is priced, or ``now``."""
+        if np.isinf(self.limit) and (now or self.looked_at >= self.asks_at) and self.parts:
             self.limit = self.limit_of(joined_prices(self.parts))
             self.asks_at *= 2
 
@@ -264,7 +265,7 @@ def _price_slice(
     near = floors < pricing.limit
     pricing.prune(int(sizes[~near].sum()), pricing.limit)
     pricing.price(index, families.take(near))
-    pricing.settle()
+    pricing.settle(now=_has_other_schedules(pricing.problem))
     larger = near & (sizes > 1) & (floors < pricing.limit)
     pricing.prune(int((sizes - 1)[near & ~larger].sum()), pricing.limit)
     for batch in other_members(pricing.problem, families.take(larger)):
@@ -272,6 +273,12 @@ def _price_slice(
             pricing.leave(len(batch), float(floors[larger][0]))
         else:
             pricing.price(index, batch)
+
+
+def _has_other_schedules(problem: PlanningProblem) -> bool:
+    """Whether schedules other than 1F1B may be planned, whose bounds are dear without a limit."""
+    workload = problem.workload
+    return bool({*workload.schedule} & {*workload.framework.schedules} - {PipelineSchedule.ONE_F_ONE_B})
 
 
 def _nearest_miss(problem: PlanningProblem, fabrics: Sequence[Fabric], *, families: bool) -> Prices:

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.training.schedules import PipelineSchedule, in_model_order, model_columns
+from cluster_models.training.schedules import PipelineSchedule, in_groups, in_model_order, model_columns
 from solver.candidates import IntArray
 from solver.compiled_events import Events, topological_rows
 from solver.orders import BACKWARD, FORWARD, WEIGHT, rank_orders
@@ -81,8 +81,8 @@ def build_schedule(
     what ``cluster_models.training.schedules.can_run`` asks.  The caller guarantees it.
     """
     group = group or pipeline
-    in_groups = virtual > 1 and order in {PipelineSchedule.ONE_F_ONE_B, PipelineSchedule.ZERO_BUBBLE}
-    assert not in_groups or (pipeline > 1 and is_legal_group(pipeline, micro_batches, group))
+    grouped = virtual > 1 and in_groups(order)
+    assert not grouped or (pipeline > 1 and is_legal_group(pipeline, micro_batches, group))
     orders = rank_orders(
         order, pipeline, virtual, micro_batches, group=group, all_forwards_first=all_forwards_first
     )

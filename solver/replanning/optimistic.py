@@ -95,7 +95,10 @@ def _steps(site: JobSite, sizes: Sequence[DataSize]) -> FloatArray:
         kinds = kind_rows(batch, candidate.stage_kinds)
         rounds = [sizes[row].configuration.micro_batches(sizes[row].global_batch) for row in rows.tolist()]
         costs = costs_of(site.asked, fabric, batch, layers, kinds)
-        steps[rows] = optimistic_step_s(batch, costs, np.array(rounds, dtype=np.int64), fabric, kinds)
+        counts = np.array(rounds, dtype=np.int64)
+        steps[rows] = optimistic_step_s(
+            batch, costs, counts, fabric, kinds, framework=site.asked.workload.framework
+        )
     return steps
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import pairwise, permutations, product
 
 from cluster_models.model.architecture import Architecture
@@ -21,6 +22,7 @@ from solver.problem import PlanningProblem
 from solver.refine import Candidate, prepare
 from tests.solver.cost_cases import candidates
 from tests.solver.naive_schedule import event_ends, legal_groups
+from tests.solver.pipeline_orders import Clocks, stages_of
 from tests.solver.problems import fabrics_of
 from tests.solver.told_splits import is_told
 
@@ -47,6 +49,7 @@ class NaiveStep:
         self.micro_batches = candidate.placement.schedule.micro_batches
         self.blocking = candidate.placement.schedule.blocking
         self.group = candidate.placement.schedule.group
+        self.order = candidate.placement.schedule.order
         on_last = candidate.placement.schedule.rank == self.pipeline - 1
         is_backward = candidate.placement.schedule.events.kind[on_last]
         self.all_forwards_first = not is_backward[: len(is_backward) // 2].any()
@@ -95,6 +98,8 @@ class NaiveStep:
 
     def _ends(self, d: int, assignment: Sequence[int]) -> list[float]:
         """End of the last work of every rank of one replica."""
+        if self.order is not PipelineSchedule.ONE_F_ONE_B:
+            return self._other_ends(d, assignment)
         delay = {(k, s): self._delay(d, k, s, assignment) for k in "FB" for s in range(self.pipeline)}
         chunks = range(self.pipeline * self.virtual)
         duration = {(k, c): self._duration(d, k, c, assignment) for k in "FB" for c in chunks}
@@ -113,6 +118,18 @@ class NaiveStep:
             for p in range(self.pipeline)
         ]
 
+    def _other_ends(self, d: int, assignment: Sequence[int]) -> list[float]:
+        """The same under schedules other than 1F1B."""
+        sizes = self.order, self.pipeline, self.virtual, self.micro_batches
+        homes = {stage: p for p in range(self.pipeline) for stage in stages_of(sizes, p)}
+        column = {stage: stage // self.pipeline * self.pipeline + p for stage, p in homes.items()}
+        ends = Clocks(
+            sizes,
+            cache(lambda kind, stage: self._duration(d, kind, column[stage], assignment)),
+            cache(lambda way, p: self._delay(d, "FB"[way], p, assignment)),
+        ).run()
+        return [max(end for (_, stage, _), end in ends.items() if homes[stage] == p) for p in range(self.pipeline)]
+
     def _delay(self, d: int, kind: str, p: int, assignment: Sequence[int]) -> float:
         """A transfer of every GPU of a cell to its peer in the next one; the slowest counts."""
         nbytes = float(self.costs.transfer_bytes[0])
@@ -125,16 +142,19 @@ class NaiveStep:
 
     def _duration(self, d: int, kind: str, chunk: int, assignment: Sequence[int]) -> float:
         """Work of one chunk on the slowest of the cell's nodes, and what its crossing collectives add."""
-        p, way = chunk % self.pipeline, "FB".index(kind)
+        p, way = chunk % self.pipeline, "FIW".index(kind.replace("B", "I"))
+        c = self.costs
+        apart = c.weight_s if self.order.splits_backward else 0.0 * c.backward_s
         slow = max(float(self.fabric.slowdown[assignment[k]]) for k in _hosts(self.cells[d, p], self.gpus))
-        seconds = slow * float((self.costs.forward_s, self.costs.backward_s)[way][0, chunk])
+        seconds = slow * float((c.forward_s, c.backward_s - apart, apart)[way][0, chunk])
         for traffic, pairs in self._crossing(d, p):
             if not pairs:
                 continue
             times = self.fabric.hop_s(float(traffic.message_bytes[0]))
             worst = max(float(times[assignment[a], assignment[b]]) for a, b in pairs)
-            hidden = float((traffic.forward_hidden_s, traffic.backward_hidden_s)[way][0])
-            count = float((traffic.forward_count, traffic.backward_count)[way][0, chunk])
+            hides = traffic.forward_hidden_s, traffic.backward_hidden_s, traffic.forward_hidden_s
+            hidden = float(hides[way][0])
+            count = float((traffic.forward_count, traffic.backward_count, traffic.weight_count)[way][0, chunk])
             seconds += count * max(0.0, worst - hidden)
         return seconds
 

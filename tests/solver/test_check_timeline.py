@@ -12,9 +12,10 @@ from cluster_models.training.interleaving import micro_batch_group
 from cluster_models.training.plan import Degrees, TimelineEvent
 from solver.check import check_plan
 from solver.check.timeline import timeline_violations
-from solver.pipeline.schedule import build_schedule
+from solver.pipeline.schedule import Schedule, build_schedule, events_of_chunk
 from solver.pipeline.simulation import simulate
 from tests.solver.hand_made import hand_made_plan, hand_made_problem
+from tests.solver.pipeline_orders import Sizes, other_sizes
 from tests.solver.problems import DENSE, nodes, planned, problem
 
 PLAN, PROBLEM = hand_made_plan(), hand_made_problem()
@@ -64,16 +65,39 @@ def test_simulated_schedules_are_sound(pipeline: int, virtual: int, micro_batche
     """What the simulator runs, with random durations and transfers, breaks no rule of the timeline."""
     virtual = virtual if 1 < pipeline <= micro_batches else 1
     group = micro_batch_group(PROBLEM.workload.framework, pipeline, micro_batches)
-    schedule = build_schedule(pipeline, virtual, micro_batches, group=group)
-    random = np.random.default_rng(seed)
-    duration_s = random.uniform(0.1, 2.0, (2, pipeline * virtual))
+    assert _broken_by(build_schedule(pipeline, virtual, micro_batches, group=group), seed) == []
+
+
+@given(other_sizes(), st.integers(0, 2**31))
+def test_other_schedules_are_sound(sizes: Sizes, seed: int) -> None:
+    """Zero-bubble, V-shaped and breadth-first ones, whose turns the checker counts by itself."""
+    order, pipeline, virtual, micro_batches = sizes
+    schedule = build_schedule(pipeline, virtual, micro_batches, order=order)
+    assert _broken_by(schedule, seed) == []
+
+
+@given(other_sizes(), st.integers(0, 2**31), st.integers(0, 10**6))
+def test_an_event_of_another_schedule_that_comes_too_early_is_found(sizes: Sizes, seed: int, which: int) -> None:
+    """Whatever event waits for another one is moved to the start of the step, where its rank has room for it."""
+    order, pipeline, virtual, micro_batches = sizes
+    schedule = build_schedule(pipeline, virtual, micro_batches, order=order)
+    waits = np.flatnonzero((schedule.events.feed >= 0) & (schedule.micro_batch == 0))
+    assert any("before" in line for line in _broken_by(schedule, seed, int(waits[which % len(waits)])))
+
+
+def _broken_by(schedule: Schedule, seed: int, early: int = -1) -> list[str]:
+    """Rules that a schedule under random durations and transfers breaks, one event moved to the start if given."""
+    random, pipeline = np.random.default_rng(seed), schedule.pipeline
+    duration_s = random.uniform(0.1, 2.0, (events_of_chunk(schedule.order), pipeline * schedule.virtual))
     ends = simulate(schedule, duration_s, random.uniform(0.0, 1.0, (2, pipeline)))
-    chunk, backward = schedule.events.chunk, schedule.events.kind
-    lasting = duration_s[backward, chunk]
+    chunk, kind = schedule.events.chunk, schedule.events.kind
+    lasting = duration_s[kind, chunk]
+    if early >= 0:
+        ends[early], lasting[early] = 0.0, 0.0
     timeline = tuple(
         TimelineEvent(
             name=f"{schedule.micro_batch[event]}.{chunk[event]}",
-            category="backward" if backward[event] else "forward",
+            category=("forward", "backward", "weights")[kind[event]],
             replica=0,
             track=int(schedule.rank[event]),
             start_s=float(ends[event] - lasting[event]),
@@ -81,12 +105,12 @@ def test_simulated_schedules_are_sound(pipeline: int, virtual: int, micro_batche
         )
         for event in range(len(ends))
     )
-    degrees = Degrees(pipeline=pipeline, virtual_pipeline=virtual)
-    configuration = replace(PLAN.configuration, degrees=degrees, micro_batch=1)
+    degrees = Degrees(pipeline=pipeline, virtual_pipeline=schedule.virtual)
+    configuration = replace(PLAN.configuration, degrees=degrees, micro_batch=1, schedule=schedule.order)
     time = replace(PLAN.time, step_s=float(ends.max()))
-    workload = replace(PROBLEM.workload, global_batch=micro_batches)
+    workload = replace(PROBLEM.workload, global_batch=schedule.micro_batches)
     plan = replace(PLAN, configuration=configuration, timeline=timeline, time=time)
-    assert list(timeline_violations(plan, replace(PROBLEM, workload=workload))) == []
+    return list(timeline_violations(plan, replace(PROBLEM, workload=workload)))
 
 
 def test_a_plan_with_micro_batches_that_ranks_do_not_divide_holds_throughout() -> None:

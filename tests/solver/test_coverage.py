@@ -6,13 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from cluster_models.links.model import effective_links
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, framework
 from cluster_models.training.interleaving import Interleaving
+from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Recompute, Sharding
 from solver.answer import coverage
 from solver.degrees import enumeration
 from solver.degrees.enumeration import enumerate_candidates
+from solver.placement.cluster_fabrics import mixed_fabrics
 from solver.problem import PlanningProblem
+from tests.cluster_models.clusters import host
 from tests.solver.problems import DENSE, SPARSE, fabrics_of, nodes, planned, problem
 
 
@@ -82,3 +86,16 @@ def test_the_plan_carries_it() -> None:
     """The explanation ends with it, so that terminal, page and documents say the same."""
     asked = problem(nodes(2, gpus=1))
     assert planned(asked).certificate.explanation.endswith(words(asked))
+
+
+def test_schedules_are_named_where_the_framework_has_several() -> None:
+    """Those that were asked for, and what mixes of GPU kinds leave out of them."""
+    titan = framework("torchtitan-2025")
+    assert "schedules" not in words(problem(nodes(2, gpus=2)))
+    asked = problem(nodes(2, gpus=2), framework=titan, schedule=(PipelineSchedule.GPIPE, PipelineSchedule.ZB_V))
+    assert "virtual stages, schedules (gpipe, zb_v), recomputation" in words(asked)
+    assert "V-shaped" not in words(asked)
+    two = [host("h"), host("a", gpu="A100-SXM4-80GB")]
+    for asked, limited in ((problem(two, framework=titan), True), (problem(two), False)):
+        mixed = mixed_fabrics(asked.snapshot, asked.workload, effective_links(asked.snapshot))
+        assert ("mixes of GPU kinds run no V-shaped" in coverage.coverage(asked, mixed)) == limited

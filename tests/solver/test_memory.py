@@ -15,7 +15,8 @@ from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, framework
 from cluster_models.training.interleaving import micro_batch_group, runs_all_forwards_first
 from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES
-from solver.costs.memory import chunks_in_flight, stage_memory
+from solver.costs.in_flight import chunks_in_flight
+from solver.costs.memory import stage_memory
 from solver.pipeline.schedule import build_schedule
 from tests.solver.cost_cases import LLAMA_70B, MIXTRAL, WORKLOAD, behaviour, candidates, even_layers, memory
 

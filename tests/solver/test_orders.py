@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.training.schedules import PipelineSchedule, in_model_order, model_columns, rows_of
+from cluster_models.training.schedules import V_STAGES, PipelineSchedule, in_model_order, model_columns, rows_of
 from solver.candidates import FloatArray
 from solver.pipeline.schedule import Schedule, build_schedule, events_of_chunk
 from solver.pipeline.simulation import critical_path, simulate
@@ -139,3 +140,29 @@ def test_a_v_comes_back_to_the_first_rank() -> None:
     assert rows_of(ZB_V, 3, (1, 2, 3, 4, 5, 6)) == rows
     assert in_model_order(GPIPE, rows) == (1, 2, 3, 6, 5, 4)
     assert rows_of(GPIPE, 3, (1, 2, 3, 6, 5, 4)) == rows
+
+
+def drawn(sizes: Sizes) -> list[str]:
+    """A line for each rank, two letters a unit of time; a whole backward that is never split takes two units."""
+    order, pipeline, virtual, _ = sizes
+    schedule = schedule_of(sizes)
+    seconds = np.ones((3, pipeline * virtual)) if order.splits_backward else np.outer([1, 2], np.ones(pipeline))
+    ends = simulate(schedule, seconds, np.zeros((2, pipeline)))
+    lines = []
+    for rank in range(pipeline):
+        line = [" ."] * int(ends[schedule.rank == rank].max())
+        for event in np.flatnonzero(schedule.rank == rank).tolist():
+            kind, chunk = schedule.events.kind[event], schedule.events.chunk[event]
+            name, long = "FBW"[kind], int(seconds[kind, chunk])
+            name = name.lower() if chunk >= pipeline else name
+            line[int(ends[event]) - long] = f"{name}{schedule.micro_batch[event]}"
+            line[int(ends[event]) - long + 1 : int(ends[event])] = ["--"] * (long - 1)
+        lines.append(f"    {rank}  {''.join(line)}".rstrip())
+    return lines
+
+
+@pytest.mark.parametrize("order", list(PipelineSchedule))
+def test_the_manual_draws_what_is_simulated(order: PipelineSchedule) -> None:
+    """Four ranks, eight micro-batches (docs/schedules.md)."""
+    drawings = (Path(__file__).parents[2] / "docs" / "schedules.md").read_text()
+    assert "\n".join(drawn((order, 4, V_STAGES if order.is_v_shaped else 1, 8))) in drawings

@@ -68,7 +68,9 @@ def problems(draw: st.DrawFn) -> PlanningProblem:
         global_batch=draw(st.sampled_from([4, 6, 8])),
         forbidden={"micro_batch": tuple(range(2, 17))},
         sharding=draw(st.sampled_from([(Sharding.NONE, Sharding.PARAMETERS), (Sharding.OPTIMIZER,)])),
-        framework=framework(draw(st.sampled_from(["megatron-core-0.12", "megatron-lm-3"]))),  # delays, waits
+        framework=framework(
+            draw(st.sampled_from(["megatron-core-0.12", "megatron-lm-3", "torchtitan-2025"]))
+        ),  # delays, waits
     )
 
 

@@ -115,7 +115,7 @@ def test_a_schedule_cut_short_ends_when_the_whole_one_does(
     delay = 0.1 * draw.random(pipeline)
     schedule = build_schedule(pipeline, virtual, micro_batches)
     whole = simulate(schedule, np.stack([forward, backward]), np.stack([delay, np.roll(delay, 1)]))[schedule.last]
-    short = rank_ends(forward, backward, delay, micro_batches=micro_batches)
+    short = rank_ends([forward, backward], delay, micro_batches=micro_batches)
     assert short == pytest.approx(whole, rel=0.02)
 
 
@@ -128,7 +128,8 @@ def test_ranks_that_wait_for_their_sends_lose_each_transfer_twice() -> None:
     periods = []
     for blocking in (False, True):
         ends = [
-            rank_ends(forward, backward, delay, micro_batches=count, blocking=blocking).max() for count in (40, 80)
+            rank_ends([forward, backward], delay, micro_batches=count, blocking=blocking).max()
+            for count in (40, 80)
         ]
         periods.append((ends[1] - ends[0]) / 40)
     assert periods == pytest.approx([3.0 + 0.5 * 6 / 4, 4.0])
@@ -136,7 +137,7 @@ def test_ranks_that_wait_for_their_sends_lose_each_transfer_twice() -> None:
 
 def test_one_stage_runs_its_micro_batches_one_after_the_other() -> None:
     """Nothing else can happen without a pipeline."""
-    ends = rank_ends(np.array([1.0]), np.array([2.0]), np.array([9.0]), micro_batches=7)
+    ends = rank_ends([np.array([1.0]), np.array([2.0])], np.array([9.0]), micro_batches=7)
     assert ends == pytest.approx([21.0])
 
 
@@ -144,7 +145,7 @@ def test_micro_batches_that_do_not_fill_a_round_cost_their_share() -> None:
     """Interleaving five micro-batches on four ranks takes longer than four and less than eight."""
     forward, backward, delay = np.ones(8), 2 * np.ones(8), np.zeros(4)
     four, five, eight = (
-        float(rank_ends(forward, backward, delay, micro_batches=count).max()) for count in (4, 5, 8)
+        float(rank_ends([forward, backward], delay, micro_batches=count).max()) for count in (4, 5, 8)
     )
     assert four < five < eight
 

@@ -87,6 +87,14 @@ CASES: Mapping[str, PlanningProblem] = {
     "interleaved": problem(
         nodes(4, gpus=1), measured(4, "5 40 20 10 8 20", 1), pinned={"virtual_pipeline": 2}, global_batch=8
     ),
+    "schedules of PyTorch": problem(
+        nodes(3, gpus=1),
+        measured(3, "5 40 20", 1),
+        framework=framework("torchtitan-2025"),
+        pinned={"tensor": 1, "context": 1},
+        forbidden=ONE_EACH,
+        global_batch=6,
+    ),
     "more than eight virtual stages": problem(
         nodes(1, gpus=2),
         model=DEEP,

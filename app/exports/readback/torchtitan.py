@@ -11,11 +11,23 @@ from app.exports.claims import Claims
 from app.exports.contract import Files, unreadable
 from app.exports.readback.words import array, expert_order, file_named, flags, one, setting_number
 from cluster_models.training.interleaving import equal_group
+from cluster_models.training.schedules import PipelineSchedule, in_groups, rows_of
 
 TORCHTITAN_SAYS: Final = frozenset(
     {"world", "tensor", "pipeline", "data", "context", "expert", "expert_tensor", "virtual_pipeline"}
     | {"layers", "stage_layers", "micro_batch", "micro_batch_group", "global_batch", "sequence_length"}
+    | {"schedule"}
 )
+SCHEDULES: Final = {
+    (PipelineSchedule.ONE_F_ONE_B, False): "1F1B",
+    (PipelineSchedule.ONE_F_ONE_B, True): "Interleaved1F1B",
+    (PipelineSchedule.GPIPE, False): "GPipe",
+    (PipelineSchedule.GPIPE, True): "LoopedBFS",
+    (PipelineSchedule.ZERO_BUBBLE, True): "InterleavedZeroBubble",
+    (PipelineSchedule.ZB_V, True): "ZBVZeroBubble",
+    (PipelineSchedule.DUALPIPE_V, True): "DualPipeV",
+}
+"""PyTorch's names (``get_schedule_class``), by whether a rank has several stages."""
 
 _PIPELINE: Final = "parallelism.pipeline_parallel_"
 _MODULES: Final = "parallelism.module_fqns_per_model_part"
@@ -71,21 +83,24 @@ def _claims(settings: Mapping[str, str], text: str) -> Claims:
     pipeline = degrees["pipeline_parallel"]
     total, listed = one(r"^# For a model of (\d+) decoder layers; by pipeline rank: (.*)$", text, "layers")
     layers = int(total)
+    schedule, several = _schedule(settings) if pipeline > 1 else (PipelineSchedule.ONE_F_ONE_B, False)
     if _MODULES in settings:
         counts = _counts_of_modules(settings[_MODULES].split(" "), layers)
         stages = len(counts)
-        if (stages > pipeline) != (settings.get(f"{_PIPELINE}schedule") == "Interleaved1F1B"):
+        if (stages > pipeline) != several:
             raise unreadable("exports.pipeline_parallel_schedule", stages, "is no schedule for so many stages")
     else:
-        stages = pipeline if pipeline == 1 else _stages(settings, layers)
+        stages = _stages(settings, layers) if several else pipeline
         first, last = (int(settings.get(f"{_PIPELINE}{end}_stage_less_layers", "0")) for end in ("first", "last"))
         counts = split_layers(layers, stages, first, last)
-    if not counts or stages % pipeline or list(counts) != [int(n) for n in listed.replace(";", "").split()]:
+    rows = () if stages % pipeline else rows_of(schedule, pipeline, counts)
+    if not counts or sum(rows, ()) != tuple(int(number) for number in listed.replace(";", "").split()):
         raise unreadable("exports.parallelism", dict(settings), f"would not cut {layers} layers into {listed}")
     local, batch = (setting_number(settings, f"training.{name}_batch_size") for name in ("local", "global"))
     if pipeline > 1 and local * data != batch:
         raise unreadable("exports.training.local_batch_size", local, f"on {data} data ranks is not {batch}")
     micro_batch = setting_number(settings, f"{_PIPELINE}microbatch_size") if pipeline > 1 else local
+    turns = several and in_groups(schedule)
     return Claims(
         world=data * tensor * context * pipeline,
         tensor=tensor,
@@ -95,9 +110,10 @@ def _claims(settings: Mapping[str, str], text: str) -> Claims:
         expert=degrees["expert_parallel"],
         expert_tensor=1,
         virtual_pipeline=stages // pipeline,
-        micro_batch_group=(equal_group(pipeline, local // micro_batch) or 0) if stages > pipeline else 1,
+        micro_batch_group=(equal_group(pipeline, local // micro_batch) or 0) if turns else 1,
         layers=layers,
-        stage_layers=tuple(counts[start : start + pipeline] for start in range(0, stages, pipeline)),
+        stage_layers=rows,
+        schedule=schedule,
         micro_batch=micro_batch,
         global_batch=batch,
         sequence_length=setting_number(settings, "training.seq_len"),
@@ -114,14 +130,17 @@ def _counts_of_modules(stages: Sequence[str], layers: int) -> tuple[int, ...]:
     return tuple(sum(name.startswith("layers.") for name in stage) for stage in named)
 
 
+def _schedule(settings: Mapping[str, str]) -> tuple[PipelineSchedule, bool]:
+    """The schedule, and whether it is for several stages on a rank."""
+    name = settings.get(f"{_PIPELINE}schedule")
+    found = next((each for each, known in SCHEDULES.items() if known == name), None)
+    if found is None:
+        raise unreadable("exports.pipeline_parallel_schedule", name, "is not a schedule that is planned")
+    return found
+
+
 def _stages(settings: Mapping[str, str], layers: int) -> int:
-    """Stages of all ranks, by the schedule and the layers of each."""
-    pipeline = setting_number(settings, f"{_PIPELINE}degree")
-    schedule = settings.get(f"{_PIPELINE}schedule")
-    if schedule == "1F1B":
-        return pipeline
-    if schedule != "Interleaved1F1B":
-        raise unreadable("exports.pipeline_parallel_schedule", schedule, "is not a schedule that is planned")
+    """Stages of all ranks, by the layers of each."""
     extra = sum(setting_number(settings, f"{_PIPELINE}{end}_stage_less_layers") for end in ("first", "last"))
     return -(-(layers + extra) // setting_number(settings, f"{_PIPELINE}layers_per_stage"))
 

@@ -22,15 +22,16 @@ _SHORTEST: Final = 1.2
 _LEFT, _RIGHT, _TOP, _ROW, _BAR = 74.0, 16.0, 8.0, 30.0, 24.0
 _WIDTH: Final = 1100.0
 _ROOM_FOR_A_DIGIT: Final = 8.0
-_KNOWN: Final = ("forward", "backward", "several", "reduce", "optimizer", "gather")
+_KNOWN: Final = ("forward", "backward", "weights", "several", "reduce", "optimizer", "gather")
 _MICRO_BATCH: Final = re.compile(r"\d+")
 _NAMES: Final = {
+    "weights": "gradients of weights",
     "several": "forward and backward in turn",
     "reduce": "gradient reduction",
     "gather": "parameter gather",
     "optimizer": "optimizer step",
 }
-_COMPUTE: Final = ("forward", "backward", "optimizer")
+_COMPUTE: Final = ("forward", "backward", "weights", "optimizer")
 
 
 @dataclass(frozen=True, slots=True)

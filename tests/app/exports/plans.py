@@ -13,6 +13,7 @@ from cluster_models.model.mixers import LatentAttention, LinearAttention, Linear
 from cluster_models.training.expert_slots import ExpertSlots
 from cluster_models.training.frameworks import framework
 from cluster_models.training.plan import Configuration, Degrees, Placement, Plan, RankOrder, RankPlace
+from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Recompute, Sharding
 from solver.check.placement import coordinates
 from tests.plans import small_plan
@@ -145,6 +146,21 @@ def larger_groups() -> Plan:
     assert plan.workload is not None
     return replace(plan, workload=replace(plan.workload, global_batch=10))
 
+
+def scheduled(schedule: PipelineSchedule, layers: tuple[tuple[int, ...], ...], rounds: int = 4) -> Plan:
+    """A plan of this schedule on two pipeline ranks, with ``rounds`` micro-batches in each."""
+    plan = shaped(Degrees(tensor=2, pipeline=2, data=2, virtual_pipeline=len(layers)), layers)
+    assert plan.workload is not None
+    plan = replace(
+        plan,
+        configuration=replace(plan.configuration, schedule=schedule),
+        workload=replace(plan.workload, global_batch=2 * rounds),
+    )
+    return under(plan, "torchtitan-2025")
+
+
+V_OF_STAGES: Final = scheduled(PipelineSchedule.ZB_V, ((1, 2), (2, 1)))
+BREADTH_FIRST: Final = scheduled(PipelineSchedule.GPIPE, ((2, 2), (2, 2)))
 
 PLANS: Final = {
     "dense": shaped(Degrees(tensor=2, pipeline=2, data=2), ((3, 3),)),

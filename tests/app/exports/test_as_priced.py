@@ -195,16 +195,6 @@ def test_groups_of_micro_batches_are_said_where_ranks_do_not_divide_them(name: s
             check_files(export(name), spoilt, launch_of(plan))
 
 
-def test_torchtitan_groups_micro_batches_by_itself() -> None:
-    """Its schedule wants equal groups: five micro-batches on two ranks make none, three make one."""
-    with pytest.raises(InvalidConfiguration, match="in groups of 3"):
-        export("torchtitan").files(PLANS["larger groups"])
-    own = under(PLANS["larger groups"], "torchtitan-2025")
-    assert own.workload is not None
-    three = replace(own, workload=replace(own.workload, global_batch=2 * 3))
-    assert "Interleaved1F1B" in "".join(file.text for file in export("torchtitan").files(three))
-
-
 def test_bridge_is_told_what_was_priced() -> None:
     """Graphs, loss, scaling, overlap: none of them is on by itself in every recipe."""
     plan = under(in_precision(PLANS["whole model"], Precision.FP8), "megatron-bridge-26.02", expert_overlap=True)
@@ -337,20 +327,6 @@ def test_slurm_gives_ranks_their_cores() -> None:
         assert f"#SBATCH --cpus-per-task={cores}\n" in asked
         assert "--cpu-bind=cores " in asked
     assert "#SBATCH --cpus-per-task=2\n" in text_of("slurm", PLANS["beside others"])
-
-
-def test_torchtitan_names_the_modules_of_stages_that_it_would_cut_otherwise() -> None:
-    """Stages of a search, by the names of their modules; older releases call the last one otherwise."""
-    arguments, toml = export("torchtitan").files(PLANS["any stages"])
-    assert (
-        "--parallelism.module_fqns_per_model_part tok_embeddings,layers.0 layers.1,layers.2 "
-        "layers.3,layers.4,layers.5 layers.6,layers.7 layers.8,layers.9 layers.10,norm,lm_head\n"
-    ) in arguments.text
-    assert '["layers.10", "norm", "output"]]' in toml.text
-    for old, new in (("layers.1,layers.2", "layers.1"), ("layers.2", "layers.3"), (",lm_head", "")):
-        spoilt = replace(arguments, text=arguments.text.replace(old, new, 1))
-        with pytest.raises(InvalidConfiguration):
-            check_files(export("torchtitan"), (spoilt, toml), launch_of(PLANS["any stages"]))
 
 
 def test_patterns_of_layers_are_read_strictly() -> None:

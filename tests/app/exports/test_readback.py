@@ -15,9 +15,9 @@ from app.exports.megatron_layers import pipeline_layout
 from app.exports.readback.megatron import rows_of_layout
 from app.exports.readback.torchtitan import split_layers
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.training.plan import Degrees
+from cluster_models.training.plan import Degrees, Plan
 from tests.app.exports.mutations import Mutation, changed_figures, swapped_hosts
-from tests.app.exports.plans import PLANS, TRAINING, export
+from tests.app.exports.plans import BREADTH_FIRST, PLANS, TRAINING, V_OF_STAGES, export
 from tests.app.exports.test_formats import REFUSED
 from tests.plans import small_configuration
 
@@ -29,9 +29,9 @@ FREE = re.compile(
 """Lines whose figures may differ: comments, ports, exit codes, cores; what cuts the same stages in another way."""
 
 
-def survivors(name: str, shape: str) -> list[Mutation]:
+def survivors(name: str, plan: Plan) -> list[Mutation]:
     """The changes of one format's files that its read-back does not see, and should."""
-    files, launch = export(name).files(PLANS[shape]), launch_of(PLANS[shape])
+    files, launch = export(name).files(plan), launch_of(plan)
     missed = []
     for mutation in (*changed_figures(files), *swapped_hosts(files, launch.hosts)):
         if FREE.search(mutation.line) or (name == "report" and "data-says" not in mutation.line):
@@ -62,7 +62,13 @@ def survivors(name: str, shape: str) -> list[Mutation]:
 def test_no_changed_figure_leaves(name: str, shape: str) -> None:
     """Every number and every host of every file, changed one at a time, is refused."""
     if (name, shape) not in REFUSED:
-        assert [mutation[1:] for mutation in survivors(name, shape)] == []
+        assert [mutation[1:] for mutation in survivors(name, PLANS[shape])] == []
+
+
+@pytest.mark.parametrize("plan", [V_OF_STAGES, BREADTH_FIRST])
+def test_no_changed_figure_of_another_schedule_leaves(plan: Plan) -> None:
+    """The same where stages lie on ranks in a V, or pass all micro-batches one after the other."""
+    assert [mutation[1:] for mutation in survivors("torchtitan", plan)] == []
 
 
 @pytest.mark.parametrize("shape", ["uneven virtual", "experts", "cut experts", "beside others"])

@@ -263,6 +263,15 @@ def test_the_whole_step_is_in_view_however_many_boxes_it_has() -> None:
     assert closer.left_out == ""
 
 
+def test_gradients_of_weights_are_work_of_their_own() -> None:
+    """Where a schedule runs them apart they have their colour, their name, and count as busy."""
+    events = [TimelineEvent(f"{name} 0", name, 0, 0, at, 1.0) for at, name in enumerate(("backward", "weights"))]
+    shown = schedule([*events, TimelineEvent("gather", "gather", 0, 0, 2.0, 1.0)], Window())
+    assert shown is not None
+    assert shown.rows[0].busy == seconds(2.0)
+    assert ("event-weights", "gradients of weights") in [(key.style, key.text) for key in shown.drawing.legend]
+
+
 def test_no_timeline_makes_no_schedule() -> None:
     """A plan without a timeline has no such section."""
     assert schedule((), Window()) is None
