@@ -113,13 +113,12 @@ def candidate(asked: PlanningProblem, **degrees: int) -> Candidate:
     return prepare(asked, fabrics_of(asked)[0], candidates(degrees))
 
 
-def every_candidate(asked: PlanningProblem) -> list[Candidate]:
-    """All legal candidates on all fabrics, in the order of their prices' rows."""
+def every_candidate(asked: PlanningProblem, first: int = 0, step: int = 1) -> dict[int, Candidate]:
+    """Legal candidates on all fabrics by the row of their prices: every ``step``-th from ``first`` on."""
     usable = fabrics_of(asked)
     priced = price_candidates(asked, usable)
-    return [
-        prepare(asked, usable[int(fabric)], row(priced.batch, index)) for index, fabric in enumerate(priced.fabric)
-    ]
+    rows = range(first, len(priced.fabric), step)
+    return {index: prepare(asked, usable[int(priced.fabric[index])], row(priced.batch, index)) for index in rows}
 
 
 def row(batch: CandidateBatch, index: int) -> CandidateBatch:

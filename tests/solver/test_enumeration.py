@@ -91,7 +91,7 @@ def test_every_candidate_passes_the_independent_checker(
     """Degrees, batch, limits and layers of each."""
     count, gpus = shape
     asked = replace(problem(nodes(count, gpus=gpus), model=model), workload=workload)  # type: ignore[arg-type]  # sampled
-    for candidate in every_candidate(asked)[::5]:
+    for candidate in every_candidate(asked, step=5).values():
         configuration = configuration_of(candidate)
         assert list(configuration_violations(configuration, asked)) == []
         assert list(layer_violations(configuration, asked)) == []

@@ -267,7 +267,7 @@ def test_prices_and_bounds_stay_below_every_placement(
         global_batch=6,
     )  # type: ignore[arg-type]  # sampled
     price = price_candidates(asked, fabrics_of(asked)).bound_s
-    for index, placed in list(enumerate(every_candidate(asked)))[first::7]:
+    for index, placed in every_candidate(asked, first, 7).items():
         naive, bound_s = NaiveStep(placed), placement_bound_s(placed.placement)
         for order in permutations(range(placed.fabric.nodes), placed.placement.slots):
             step = step_seconds(np.array(order), placed.placement.arrays)[0]

@@ -85,7 +85,7 @@ def best_by_force(placed: Candidate) -> float:
 def test_no_placement_beats_either_bound(asked: PlanningProblem, first: int) -> None:
     """A sample of the candidates of each problem, every placement of each."""
     price = price_candidates(asked, fabrics_of(asked)).bound_s
-    for index, placed in list(enumerate(every_candidate(asked)))[first::11]:
+    for index, placed in every_candidate(asked, first, 11).items():
         best = best_by_force(placed)
         assert price[index] <= best * SLACK
         assert placement_bound_s(placed.placement) <= best * SLACK
@@ -95,7 +95,7 @@ def test_no_placement_beats_either_bound(asked: PlanningProblem, first: int) -> 
 @given(problems(), st.integers(0, 12), st.randoms(use_true_random=False))
 def test_the_compiled_step_is_the_plain_one(asked: PlanningProblem, first: int, random: object) -> None:
     """Arrays of slot pairs give what ranks and groups written out give."""
-    for placed in every_candidate(asked)[first::13]:
+    for placed in every_candidate(asked, first, 13).values():
         order = np.arange(placed.fabric.nodes)
         random.shuffle(order)  # type: ignore[attr-defined]  # hypothesis' random
         assignment = order[: placed.placement.slots]

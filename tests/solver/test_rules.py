@@ -139,7 +139,7 @@ def best_kept_s(asked: PlanningProblem) -> float:
     placed = sorted(
         (
             (step_seconds(np.array(order), made.placement.arrays)[0], made, order)
-            for made in every_candidate(asked)
+            for made in every_candidate(asked).values()
             if (made.memory.total_bytes <= made.memory.limit_bytes).all()
             for order in permutations(range(made.placement.nodes), made.placement.slots)
         ),
