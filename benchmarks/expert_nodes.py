@@ -59,7 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def model_of(workload: RoutedWorkload) -> tuple[str, Architecture] | None:
-    """The one model of the catalogue with so many experts and sparse layers, if there is one."""
+    """The first model of the catalogue with so many experts and sparse layers, where all such route alike."""
     fitting = [
         (name, model)
         for name, model in catalogue_models().items()
@@ -67,7 +67,7 @@ def model_of(workload: RoutedWorkload) -> tuple[str, Architecture] | None:
         and model.experts.count == workload.experts
         and len(range(model.experts.dense_layers, model.layers, model.experts.layer_period)) == len(workload.layers)
     ]
-    return fitting[0] if len(fitting) == 1 else None
+    return fitting[0] if fitting and all(model.experts == fitting[0][1].experts for _, model in fitting) else None
 
 
 def rule_of(workload: RoutedWorkload, given: argparse.Namespace) -> RouterRule:

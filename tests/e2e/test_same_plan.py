@@ -67,6 +67,7 @@ def _form(workload: dict[str, Any]) -> dict[str, Any]:
         "calibration": "slow",
         "recompute": [str(choice) for choice in default.recompute],
         "sharding": [str(choice) for choice in default.sharding],
+        "schedule": [str(choice) for choice in default.schedule],
         "memory_headroom_percent": f"{100 * default.memory_headroom:g}",
         "time_limit_s": "60",
         "effort": "1",

@@ -72,7 +72,7 @@ def test_the_period_raises_the_first_relaxation(
 
 def test_a_ring_of_slow_links_is_seen_before_any_path_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four ranks with two virtual stages on slow links: the first bound comes at least a twentieth nearer."""
-    asked = placement("interleaved", 1)
+    asked = placement("interleaved", 3)
     best = best_step_s(asked)
     with_period = solve_relaxation(seeded(asked).program()).bound
     monkeypatch.setattr(model_module, "add_period_bound", lambda *_, **__: None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.documents.workload import WorkloadDocument
+from app.serialization import jsonable
 from app.settings import Role
 from cluster_models.training.frameworks import frameworks
 from tests.app.api_client import API, cluster_body, running
@@ -268,7 +268,7 @@ def test_every_listed_framework_can_be_planned_with(client: TestClient) -> None:
     assert [each["name"] for each in listed] == list(frameworks())
     for each in listed:
         document = WorkloadDocument(sequence_length=1, global_batch_sequences=1, framework=each["name"])
-        assert asdict(document.to_value().framework) == each | {"like": ""}
+        assert jsonable(document.to_value().framework) == each | {"like": ""}
 
 
 @pytest.mark.parametrize("name", ["import", "new"])

@@ -38,7 +38,8 @@ def predicted(files: list[str], capsys: pytest.CaptureFixture[str], *options: st
 def test_runs_of_a_slower_gpu_slow_the_prediction(
     fitted: Path, files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The round trip: steps measured on a GPU at half its rate make plans for it about as slow."""
+    """The round trip: steps measured on a GPU at half its rate make plans about as slow where hosts keep up."""
+    Path("workload.yaml").write_text("sequence_length: 4096\nglobal_batch_sequences: 8\n")
     shipped = predicted(files, capsys)
     own = predicted(files, capsys, "--calibration", str(fitted))
     truth = Path("truth.json")

@@ -114,9 +114,9 @@ def asks(running: RunningJob, **changes: Any) -> RunningJob:
 
 
 def test_an_odd_shape_is_not_taken_for_a_lead_that_predictions_cannot_tell() -> None:
-    """Pipelines of three are 1.4 % faster on six GPUs; four plain replicas are what the planner would take."""
+    """Two tensor ranks are 1.7 % faster for a small batch; four plain replicas are what the planner would take."""
     whole = cluster(4)
-    running = job("a", whole, names(whole), tensor=2, batch=32)
+    running = job("a", whole, names(whole), tensor=2, batch=8)
     both = {"recompute": tuple(Recompute), "sharding": (Sharding.NONE, Sharding.OPTIMIZER)}
     lost = after(whole, failed=["n01"])
     usual, odd = (
@@ -126,7 +126,7 @@ def test_an_odd_shape_is_not_taken_for_a_lead_that_predictions_cannot_tell() -> 
     assert usual is not None
     assert odd is not None
     assert odd.tokens_per_s > usual.tokens_per_s > (1 - MOST_GIVEN_UP) * odd.tokens_per_s
-    assert (str(usual.configuration.degrees), str(odd.configuration.degrees)) == ("tp1 pp1 dp4", "tp1 pp3 dp2")
+    assert (str(usual.configuration.degrees), str(odd.configuration.degrees)) == ("tp1 pp1 dp4", "tp2 pp1 dp2")
 
 
 def test_what_the_owner_pinned_holds_in_another_shape() -> None:
