@@ -41,6 +41,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A data folder of the tests, so that none touches the databases of whoever runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MESHWRIGHT_DATA_DIR", str(tmp_path_factory.mktemp("data")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """A PostgreSQL server of our own, on a Unix socket, gone when the tests end."""

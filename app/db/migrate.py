@@ -52,7 +52,12 @@ def prepare(engine: Engine, settings: Settings) -> None:
 
 
 def upgrade(engine: Engine, *, revision: str = "head") -> None:
-    """Move the schema up to ``revision``."""
+    """Move the schema up to ``revision``; raises ``SchemaNotCurrent`` where a newer Meshwright wrote it."""
+    if unknown := _revisions(engine) - {each.revision for each in _scripts().walk_revisions()}:
+        raise SchemaNotCurrent(
+            f"The database's schema, {', '.join(unknown)}, is of a newer Meshwright than this one; install that "
+            "one, or name another database or data folder"
+        )
     with _migrating(engine) as config:
         command.upgrade(config, revision)
 
@@ -88,6 +93,14 @@ def _migrating(engine: Engine) -> Iterator[Config]:
 
 def is_current(engine: Engine) -> bool:
     """Whether the schema is the newest one."""
-    newest = ScriptDirectory(MIGRATIONS_FOLDER).get_heads()
+    return _revisions(engine) == set(_scripts().get_heads())
+
+
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory(MIGRATIONS_FOLDER)
+
+
+def _revisions(engine: Engine) -> set[str]:
+    """The revisions that the database is at: one, or none before its first migration."""
     with engine.connect() as connection:
-        return set(MigrationContext.configure(connection).get_current_heads()) == set(newest)
+        return set(MigrationContext.configure(connection).get_current_heads())

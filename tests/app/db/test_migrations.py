@@ -42,3 +42,15 @@ def test_a_database_knows_whether_it_is_current(empty_database_url: str) -> None
     migrate.upgrade(engine)
     assert migrate.is_current(engine)
     engine.dispose()
+
+
+def test_a_database_of_a_newer_meshwright_is_left_alone(empty_database_url: str) -> None:
+    """Its revision is named, and no table is touched."""
+    engine = make_engine(empty_database_url)
+    migrate.upgrade(engine)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(migrate.SchemaNotCurrent, match=r"9999.*newer Meshwright"):
+        migrate.upgrade(engine)
+    assert "plans" in inspect(engine).get_table_names()
+    engine.dispose()
