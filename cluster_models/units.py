@@ -14,5 +14,6 @@ GBIT: Final = 1e9 / 8
 """Bytes in a decimal gigabit, the unit of network data sheets (Gb/s)."""
 TFLOP: Final = 1e12
 HOUR: Final = 3600.0
+DAY: Final = 24 * HOUR
 MICROSECOND: Final = 1e-6
 MILLISECOND: Final = 1e-3

@@ -1,0 +1,144 @@
+"""Options of a job: so many nodes of a pool, with a step that no plan there beats and what is known besides.
+
+A plan on fewer nodes is a plan on more of them as well.  So an option is no slower than a smaller one, and no bound
+of a smaller one is below that of a larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from cluster_models.fleet.jobs import FleetJob, Pool
+from cluster_models.links.model import effective_links
+from cluster_models.model.flops import model_flops_per_token
+from cluster_models.training.plan import Plan
+from cluster_models.training.workload import Choice, Objective
+from cluster_models.units import HOUR
+from solver.degrees.priced import alike_prices, enumeration_of, worlds_on
+from solver.placement.cluster_fabrics import fabrics
+from solver.problem import PlanningProblem
+
+EVERY_COUNT: Final = 8
+"""Numbers of nodes that are looked at one by one; beyond them steps of an eighth."""
+
+
+@dataclass(slots=True)
+class Option:
+    """``nodes`` of a pool for a job; ``plan`` on them as if the job were alone, once one was made.
+
+    ``step_s`` is the step of that plan, or of one on fewer nodes; infinite while none is known.
+    """
+
+    job: FleetJob
+    pool: Pool
+    nodes: int
+    bound_step_s: float
+    step_s: float = np.inf
+    plan: Plan | None = None
+    is_planned: bool = False
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the nodes."""
+        return self.nodes * self.pool.gpus_per_node
+
+    @property
+    def usd_per_hour(self) -> float:
+        """What the nodes cost."""
+        return self.nodes * self.pool.usd_per_node_hour
+
+    def work(self, step_s: float) -> float:
+        """Weighted model FLOP a second at that step."""
+        return self.job.weight * flops_per_step(self.job) / step_s
+
+    def is_allowed(self, step_s: float) -> bool:
+        """Whether deadline and budget of the job are kept at that step."""
+        if not np.isfinite(step_s):
+            return False
+        if (lasts_s := duration_s(self.job, step_s)) is None:
+            return True
+        job, cost = self.job, lasts_s / HOUR * self.usd_per_hour
+        return lasts_s <= (job.deadline_s or np.inf) and cost <= (job.budget_usd or np.inf)
+
+
+def flops_per_step(job: FleetJob) -> float:
+    """Model FLOP of one step of a job."""
+    workload = job.workload
+    return workload.tokens_per_step * model_flops_per_token(job.architecture, workload.sequence_length)
+
+
+def duration_s(job: FleetJob, step_s: float) -> float | None:
+    """Seconds until all tokens of a job are trained on; ``None`` where it does not say how many."""
+    return None if job.tokens is None else job.tokens / job.workload.tokens_per_step * step_s
+
+
+def problem_on(job: FleetJob, pool: Pool, *, nodes: int, taken: Sequence[str] = ()) -> PlanningProblem:
+    """The planning problem of a job on at most so many nodes of a pool, without those that are ``taken``."""
+    own = set(pool.nodes) - set(taken)
+    foreign = tuple(node.name for node in pool.snapshot.cluster.nodes if node.name not in own)
+    limit = nodes * pool.gpus_per_node
+    workload = replace(
+        job.workload,
+        objective=Objective.STEP_TIME,
+        choice=Choice.FASTEST,
+        max_gpus=min(limit, job.most_gpus or limit, job.workload.max_gpus or limit),
+        avoid_nodes=tuple(dict.fromkeys((*job.workload.avoid_nodes, *foreign))),
+    )
+    return PlanningProblem(pool.snapshot, job.architecture, workload, fitted=job.fitted)
+
+
+def options_of(job: FleetJob, pool: Pool) -> list[Option]:
+    """The options of a job on a pool, fewest nodes first; none where nothing fits its memory."""
+    size = pool.gpus_per_node
+    most = min(len(pool.nodes), -(-(job.most_gpus or len(pool.nodes) * size) // size))
+    if most * size < job.least_gpus:
+        return []
+    steps = _optimistic_steps(problem_on(job, pool, nodes=most), job.least_gpus, size)
+    found, best = [], np.inf
+    for nodes in sorted({-(-gpus // size) for gpus in steps}):
+        best = min([best, *(step_s for gpus, step_s in steps.items() if -(-gpus // size) == nodes)])
+        found.append(Option(job, pool, nodes, best))
+    return found
+
+
+def settle(options: Sequence[Option]) -> None:
+    """Let the options of one job on one pool, fewest nodes first, know what follows from their plans."""
+    for smaller, larger in pairwise(options):
+        larger.step_s = min(larger.step_s, smaller.step_s)
+    for option in options:  # a plan may use a number of nodes in between that was not looked at, and be faster
+        option.bound_step_s = min(option.bound_step_s, option.step_s)
+    for larger, smaller in pairwise(options[::-1]):
+        smaller.bound_step_s = max(smaller.bound_step_s, larger.bound_step_s)
+
+
+def _optimistic_steps(problem: PlanningProblem, least_gpus: int, gpus_per_node: int) -> dict[int, float]:
+    """By number of GPUs that is looked at: a step that no placement of any candidate beats, where one fits."""
+    links = effective_links(problem.snapshot, bandwidth=problem.workload.link_bandwidth)
+    usable = fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
+    worlds = [[world for world in worlds_on(problem, fabric) if world >= least_gpus] for fabric in usable]
+    counts = _spaced(sorted({-(-world // gpus_per_node) for each in worlds for world in each}))
+    found: dict[int, float] = {}
+    for index, (fabric, own) in enumerate(zip(usable, worlds, strict=True)):
+        listed = enumeration_of(problem, fabric)
+        for world in own:
+            if -(-world // gpus_per_node) not in counts:
+                continue
+            for prices in alike_prices(problem, fabric, index, listed.over([world])):
+                step_s = float(prices.bound_s.min(initial=np.inf))
+                if step_s < found.get(world, np.inf):
+                    found[world] = step_s
+    return found
+
+
+def _spaced(counts: Sequence[int]) -> set[int]:
+    """Of all numbers of nodes that plans may use, increasing, those that are looked at; the largest is one."""
+    found = list(counts[:EVERY_COUNT])
+    for count in counts[EVERY_COUNT:]:
+        if count * EVERY_COUNT >= found[-1] * (EVERY_COUNT + 1) or count == counts[-1]:
+            found.append(count)
+    return set(found)
