@@ -19,7 +19,14 @@ from app.resources import Service, service_of
 from app.services.errors import Forbidden, NotFound
 from app.settings import Settings
 
-_QUEUES_PLANS: Final = frozenset({"plans.create_plan", "plan_pages.ask_for_plan"})
+_QUEUES_PLANS: Final = frozenset(
+    {
+        "fleet_pages.ask_for_fleet_plan",
+        "plan_pages.ask_for_plan",
+        "plans.create_plan",
+        "serving_plan_pages.ask_for_serving_plan",
+    }
+)
 _STORES_SAMPLES: Final = frozenset(
     {
         "cluster_pages.import_cluster",

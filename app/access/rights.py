@@ -119,6 +119,7 @@ _PAGES: Final[Mapping[str, Mapping[Right, str]]] = {
     "expert_moves_pages": {READ: "empty", COMPUTE: "rebalance map_file"},
     "expert_pages": {READ: "statistics_list statistics", COMPUTE: "place map_file", PLAN: "take_in forget"},
     "failure_pages": {READ: "failures_of", OPERATE: "change_failures"},
+    "fleet_pages": {READ: "new_fleet_plan", PLAN: "ask_for_fleet_plan"},
     "framework_pages": {READ: "framework_file"},
     "import_pages": {READ: "empty", OPERATE: "look_or_store"},
     "job_pages": {READ: "run_plan job_of_cluster", OPERATE: "register change_job"},

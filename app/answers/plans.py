@@ -9,13 +9,21 @@ from pydantic import BaseModel, Field
 
 from app.answers.addresses import Links, Moment, addresses
 from app.db.status import PlanKind, PlanStatus
+from app.documents.fleet import FleetPlanDocument, NoFleetPlanDocument
 from app.documents.plan import NoPlanDocument, PlanDocument
 from app.documents.serving_plan import NoServingPlanDocument, ServingPlanDocument
 from app.documents.values import Computed, Given, Holds, ValueAnswer
 from app.services.planning.plans import PlanError, PlanRecord
 from solver.problem import Backend, Progress, SearchOptions
 
-ResultDocument = PlanDocument | NoPlanDocument | ServingPlanDocument | NoServingPlanDocument
+ResultDocument = (
+    PlanDocument
+    | NoPlanDocument
+    | ServingPlanDocument
+    | NoServingPlanDocument
+    | FleetPlanDocument
+    | NoFleetPlanDocument
+)
 
 
 class ProgressAnswer(ValueAnswer[Progress]):
@@ -53,8 +61,8 @@ class FailureAnswer(ValueAnswer[PlanError]):
 
 def plan_links(plan_id: str, kind: PlanKind = PlanKind.TRAINING) -> dict[str, str]:
     """Addresses of what belongs to a plan."""
-    timeline = ("timeline",) if kind is PlanKind.TRAINING else ()
-    return addresses("plans", plan_id, parts=(*timeline, "events", "exports", "cancel"))
+    own = {PlanKind.TRAINING: ("timeline", "exports"), PlanKind.SERVING: ("exports",)}.get(kind, ())
+    return addresses("plans", plan_id, parts=("events", "cancel", *own))
 
 
 class PlanSummary(ValueAnswer[PlanRecord]):
@@ -93,7 +101,8 @@ class PlanAnswer(PlanSummary):
 
     result: Annotated[ResultDocument | None, Given()] = Field(
         description="The plan, or why nothing fits; null until it has ended.  The timeline of a training plan has "
-        "an address of its own; of serving it is serving_plan, or no_serving_plan."
+        "an address of its own; of serving it is serving_plan, or no_serving_plan, of a fleet "
+        "fleet_plan or no_fleet_plan."
     )
 
 

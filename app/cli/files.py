@@ -30,6 +30,7 @@ from app.documents.serving import ServingConfigurationDocument, ServingWorkloadD
 from app.documents.text import MAX_TEXT_BYTES
 from app.documents.workload import WorkloadDocument
 from app.serialization import make_snapshot
+from app.services.planning.requests import FleetDocument
 from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidInput
@@ -93,6 +94,11 @@ def read_described(paths: Sequence[str]) -> dict[str, Framework]:
                 raise InvalidInput("framework.name", framework.name, "is described twice", "leave one file out")
         found[framework.name] = framework
     return found
+
+
+def read_fleet(path: str) -> FleetDocument:
+    """The fleet file at ``path``."""
+    return _read(FleetDocument, path, "fleet")
 
 
 def read_configuration(path: str) -> ConfigurationDocument:

@@ -9,6 +9,7 @@ from app.cli.experts.expert_commands import app as experts
 from app.cli.feedback.run_commands import app as runs
 from app.cli.planning.framework_commands import app as frameworks
 from app.cli.planning.plan_commands import app as plans
+from app.cli.planning.plan_commands import fleet
 
 
 def add_groups(program: typer.Typer) -> None:
@@ -16,3 +17,4 @@ def add_groups(program: typer.Typer) -> None:
     groups = {"cluster": clusters, "experts": experts, "frameworks": frameworks, "plans": plans, "runs": runs}
     for name, group in groups.items():
         program.add_typer(group, name=name)
+    program.command()(fleet)

@@ -10,7 +10,7 @@ import typer
 
 from cluster_models.errors import InvalidInput
 
-ASK_A_SERVICE: Final = frozenset({"cluster", "plan", "plans", "predict", "runs"})
+ASK_A_SERVICE: Final = frozenset({"cluster", "fleet", "plan", "plans", "predict", "runs"})
 """Commands that work on what a service has; the others read and write files here."""
 
 ServerAddress = Annotated[

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from app.experts.request import PlacementRequest
     from app.services.planning.requests import (
         ExperimentsRequest,
+        FleetPlanRequest,
         PlanRequest,
         PredictionRequest,
         ServingPlanRequest,
@@ -222,9 +223,12 @@ class PlanningOperations(Connection):
         return told
 
     def create_plan(
-        self, body: PlanRequest | ServingPlanRequest | Mapping[str, Any], *, idempotency_key: str | None = None
+        self,
+        body: PlanRequest | ServingPlanRequest | FleetPlanRequest | Mapping[str, Any],
+        *,
+        idempotency_key: str | None = None,
     ) -> PlanAccepted:
-        """Ask for a plan of training, or of serving with a workload that says kind: serving."""
+        """Ask for a plan of training, of serving with a workload that says kind: serving, or of a fleet."""
         told: PlanAccepted = self._ask(
             "POST", "/api/v1/plans", "PlanAccepted", headers={"Idempotency-Key": idempotency_key}, body=body
         )

@@ -10,6 +10,8 @@ class PlanKind(StrEnum):
 
     TRAINING = "training"
     SERVING = "serving"
+    FLEET = "fleet"
+    """How many GPUs each of several training jobs gets."""
 
 
 class PlanStatus(StrEnum):

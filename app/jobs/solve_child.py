@@ -37,7 +37,9 @@ def main() -> None:
 
 
 def _answer(message: dict[str, Any], out: IO[str]) -> dict[str, Any]:
-    """The answer to a problem of either kind; one of serving has a goal."""
+    """The answer to a problem of any kind; one of serving has a goal."""
+    if "fleet" in message:
+        return solve_fleet(message, out)
     return solve_serving(message) if "goal" in message else solve(_read(message), out)
 
 
@@ -69,6 +71,23 @@ def solve_serving(message: dict[str, Any]) -> dict[str, Any]:
     if isinstance(found, NoServingPlan):
         return {"kind": "no_plan", "no_plan": jsonable(found)}
     if broken := check_serving_plan(found, problem):
+        return failed(_REFUSED + " ".join(broken))
+    return {"kind": "plan", "plan": jsonable(found)}
+
+
+def solve_fleet(message: dict[str, Any], out: IO[str]) -> dict[str, Any]:
+    """The answer to a problem of a fleet."""
+    from cluster_models.fleet.jobs import FleetProblem  # noqa: PLC0415 - other problems need none of it
+    from cluster_models.fleet.plan import NoFleetPlan  # noqa: PLC0415 - likewise
+    from solver.check.fleet import check_fleet  # noqa: PLC0415 - likewise
+    from solver.fleet.plan import plan_fleet  # noqa: PLC0415 - likewise
+
+    problem = load(FleetProblem, message["fleet"])
+    options = load(SearchOptions, message["options"])
+    found = plan_fleet(problem, options, on_progress=lambda each: say(out, {"kind": "progress", **jsonable(each)}))
+    if isinstance(found, NoFleetPlan):
+        return {"kind": "no_plan", "no_plan": jsonable(found)}
+    if broken := check_fleet(found, problem):
         return failed(_REFUSED + " ".join(broken))
     return {"kind": "plan", "plan": jsonable(found)}
 

@@ -29,6 +29,7 @@ from app.web.failures.what_if_pages import router as what_if_router
 from app.web.feedback.run_pages import router as run_router
 from app.web.listing import cluster_line, plan_line
 from app.web.planning.comparison_pages import router as comparison_router
+from app.web.planning.fleet_pages import router as fleet_router
 from app.web.planning.framework_pages import router as framework_router
 from app.web.planning.plan_pages import router as plan_router
 from app.web.planning.serving_plan_pages import router as serving_router
@@ -79,6 +80,7 @@ router.include_router(sign_in_router)
 router.include_router(audit_router)
 # before the plans: an address there may be any id
 router.include_router(serving_router)
+router.include_router(fleet_router)
 router.include_router(comparison_router)
 router.include_router(plan_router)
 # before the clusters: an address there may be any name

@@ -18,14 +18,15 @@ from app.api.v1.serving_exports import known_format_of_any, serving_export_answe
 from app.api.v1.streams import changes
 from app.db.engine import transaction
 from app.db.status import PlanKind, PlanStatus
+from app.documents.fleet import fleet_document
 from app.documents.plan import result_document
 from app.documents.plan_parts import TimelineEventDocument
 from app.documents.serving_plan import serving_document
 from app.exports.registry import EXPORTS
 from app.services.errors import NotFound
-from app.services.planning import plans, serving_plans
+from app.services.planning import fleet_plans, plans, serving_plans
 from app.services.planning.plans import PlanRecord
-from app.services.planning.requests import AnyPlanRequest, ServingPlanRequest
+from app.services.planning.requests import AnyPlanRequest, FleetPlanRequest, ServingPlanRequest
 from app.services.preconditions import check_tag
 from cluster_models.serving.plan import ServingPlan
 from cluster_models.training.plan import Plan
@@ -40,7 +41,7 @@ def create_plan(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> PlanAccepted:
-    """Ask for a plan of training, or of serving with a workload that says kind: serving.
+    """Ask for a plan of training, of serving with a workload that says kind: serving, or of a fleet.
 
     Everything that can be refused at once is; then the solve waits for a free slot.
     """
@@ -49,6 +50,10 @@ def create_plan(
     with transaction(service.sessions) as session:
         if isinstance(document, ServingPlanRequest):
             plan_id = serving_plans.submit_serving_plan(
+                session, request=document, idempotency_key=idempotency_key, **limits
+            )
+        elif isinstance(document, FleetPlanRequest):
+            plan_id = fleet_plans.submit_fleet_plan(
                 session, request=document, idempotency_key=idempotency_key, **limits
             )
         else:
@@ -151,6 +156,9 @@ def _result(session: Session, record: PlanRecord) -> ResultDocument | None:
     if record.kind is PlanKind.SERVING:
         served = serving_plans.get_serving_result(session, plan_id=record.id)
         return None if served is None else serving_document(served)
+    if record.kind is PlanKind.FLEET:
+        shared = fleet_plans.get_fleet_result(session, plan_id=record.id)
+        return None if shared is None else fleet_document(shared)
     found = plans.get_result(session, plan_id=record.id)
     return None if found is None else result_document(found, timeline=False)
 

@@ -7,12 +7,40 @@ from typing import Annotated
 
 import typer
 
-from app.cli.common_options import DatabaseUrl, Json
+from app.cli.common_options import Cluster, DatabaseUrl, Json
 from app.cli.endings import reported
 
 app = typer.Typer(help="Look at the plans of a service, and call them off.", no_args_is_help=True)
 
 PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="Id of the plan.")]
+
+
+@reported
+def fleet(
+    *,
+    jobs: Annotated[
+        str,
+        typer.Argument(metavar="FLEET_FILE", help="Jobs, their weights, deadlines and budgets, and offers."),
+    ],
+    cluster: Cluster,
+    time_limit: Annotated[
+        float | None, typer.Option("--time-limit", metavar="SECONDS", help="Stop searching after so long.")
+    ] = None,
+    backend: Annotated[
+        str | None, typer.Option("--backend", metavar="cbc|highs", help="Integer programming solver.")
+    ] = None,
+    as_json: Json = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print the step of each job by GPUs as well.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Also write the fleet plan as JSON to a file.")
+    ] = None,
+) -> None:
+    """Decide how many GPUs each of several jobs gets, on which nodes, and what to rent."""
+    from app.cli.planning.fleet import run_fleet  # noqa: PLC0415 - ``--help`` is quick
+    from app.cli.planning.planning import options_of  # noqa: PLC0415 - see above
+
+    options = options_of(time_limit=time_limit, effort=None, seed=None, gap=None, backend=backend)
+    run_fleet(jobs, cluster=cluster, options=options, as_json=as_json, everything=verbose, output=output)
 
 
 @app.command("list")

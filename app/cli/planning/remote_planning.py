@@ -81,6 +81,11 @@ def remote_serving_prediction(
         return asked.create_serving_prediction(body)
 
 
+def followed(asked: Client, cluster: str, body: Mapping[str, Any], options: SearchOptions) -> ResultDocument:
+    """Result of a plan of whatever kind on a cluster, once its search has ended."""
+    return _result(asked, {**body, "cluster": _named_or_in_full(cluster), "options": _changed(options)})
+
+
 def _result(asked: Client, body: Mapping[str, Any]) -> ResultDocument:
     """Result of a request once its search has ended; raises ``Failed`` where it has none."""
     accepted = asked.create_plan(body)

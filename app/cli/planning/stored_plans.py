@@ -16,11 +16,13 @@ from app.answers.plans import PlanSummary
 from app.cli.connection import service
 from app.cli.endings import complain
 from app.cli.files import check_writable
+from app.cli.planning.fleet import hand_out_fleet
 from app.cli.planning.planning import deliver
 from app.cli.planning.serving_planning import hand_out
 from app.cli.terminal import console, print_text
 from app.client import every
 from app.db.status import PlanStatus
+from app.documents.fleet import FleetPlanDocument, NoFleetPlanDocument
 from app.documents.plan import NoPlanDocument, PlanDocument
 from app.documents.reading import close_name
 from app.presentation.figures import seconds
@@ -60,6 +62,8 @@ def run_show(plan: str, *, as_json: bool, everything: bool, output: Path | None,
         return
     if isinstance(found.result, PlanDocument | NoPlanDocument):
         deliver(found.result.to_value(), as_json=as_json, output=output, everything=everything)
+    elif isinstance(found.result, FleetPlanDocument | NoFleetPlanDocument):
+        hand_out_fleet(found.result.to_value(), as_json=as_json, everything=everything, output=output)
     else:
         hand_out(found.result.to_plan(), as_json=as_json, output=output, everything=everything)
 

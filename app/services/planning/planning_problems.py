@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy.orm import Session
 
+from app.documents.calibration import CalibrationDocument
 from app.documents.reading import FieldProblem, InvalidDocument, close_name
 from app.documents.routing import planned_loads
 from app.services.calibration import calibrations
@@ -29,7 +30,7 @@ def make_problem(session: Session, *, request: ProblemRequest) -> PlanningProble
     """The problem that a request describes, its snapshot stored; raises ``InvalidInput`` with all that is wrong."""
     with errors_under("model"):
         architecture = models.resolve_model(session, model=request.model)
-    fitted = _fitted(session, request)
+    fitted = fitted_of(session, request.calibration)
     with errors_under("workload"):
         workload = request.workload.to_value(None if fitted is None else fitted.described)
     counted = _routing(session, request, architecture)
@@ -85,8 +86,8 @@ def _routing(session: Session, request: ProblemRequest, model: Architecture) -> 
     return planned_loads(workloads, request.routing_weights, model)
 
 
-def _fitted(session: Session, request: ProblemRequest) -> FittedParameters | None:
-    given = request.calibration
+def fitted_of(session: Session, given: str | CalibrationDocument | None) -> FittedParameters | None:
+    """The parameters of a calibration by name or in full; raises ``InvalidInput``."""
     if given is None:
         return None
     if isinstance(given, str):

@@ -10,10 +10,12 @@ from pydantic import Discriminator, Field, Tag
 from app.documents.calibration import CalibrationDocument
 from app.documents.cluster import ClusterDocument
 from app.documents.configuration import ConfigurationDocument
+from app.documents.fleet import MOST_JOBS, MOST_OFFERS, FleetLimits, OfferDocument
 from app.documents.reading import CHOICE, Count, Document, Flag, NotNegative, Positive, Text, WholeNumber
 from app.documents.routing import MOST_WORKLOADS, RoutingDocument
 from app.documents.serving import ServingConfigurationDocument, ServingWorkloadDocument
 from app.documents.workload import WorkloadDocument
+from cluster_models.fleet.jobs import FleetObjective
 from solver.fitting.report import MOST_EXPERIMENTS
 from solver.problem import Backend, SearchOptions
 
@@ -174,18 +176,59 @@ class ServingPlanRequest(ClusterRequest):
     options: OptionsDocument = Field(default_factory=OptionsDocument, description="How hard to search.")
 
 
+class FleetJobRequest(FleetLimits):
+    """A job of a fleet."""
+
+    name: Text = Field(description="Its name.", examples=["pretrain-a"])
+    model: ModelReference
+    workload: WorkloadDocument = Field(description="What is to be trained.")
+
+
+class FleetDocument(Document):
+    """Jobs that share out the GPUs of a cluster, and what could be rented for them."""
+
+    jobs: Annotated[list[FleetJobRequest], Field(min_length=1, max_length=MOST_JOBS)] | None = Field(
+        None, description="The jobs; null = those that run on the stored cluster, with their weights."
+    )
+    fleet: FleetObjective = Field(
+        description="work: most weighted model FLOP a second; cost: least rent with every deadline kept.",
+        examples=["work"],
+    )
+    offers: Annotated[list[OfferDocument], Field(max_length=MOST_OFFERS)] = Field(
+        default_factory=list, description="Nodes that could be rented besides.", examples=[[]]
+    )
+    budget_usd_per_hour: NotNegative | None = Field(
+        None, description="Rent in all at most; absent = any, for cost alone.", examples=[500.0]
+    )
+    calibration: CalibrationReference | None = Field(
+        None,
+        description="Name of a stored calibration, or one in full; absent = the shipped parameters.",
+        examples=[None],
+    )
+
+
+class FleetPlanRequest(ClusterRequest, FleetDocument):
+    """A fleet plan that is wanted: how many GPUs each job gets, on which nodes."""
+
+    options: OptionsDocument = Field(default_factory=OptionsDocument, description="How hard to search.")
+
+
 def _kind(value: object) -> str:
-    """The tag of a request for a plan, by the kind that its workload names."""
+    """The tag of a request for a plan, by the kind that its workload names; a fleet has an objective of its own."""
+    if (value.get("fleet") if isinstance(value, Mapping) else getattr(value, "fleet", None)) is not None:
+        return f"{CHOICE}fleet"
     workload = value.get("workload") if isinstance(value, Mapping) else getattr(value, "workload", None)
     kind = workload.get("kind") if isinstance(workload, Mapping) else getattr(workload, "kind", None)
     return f"{CHOICE}serving" if kind == "serving" else f"{CHOICE}training"
 
 
 AnyPlanRequest = Annotated[
-    Annotated[PlanRequest, Tag(f"{CHOICE}training")] | Annotated[ServingPlanRequest, Tag(f"{CHOICE}serving")],
+    Annotated[PlanRequest, Tag(f"{CHOICE}training")]
+    | Annotated[ServingPlanRequest, Tag(f"{CHOICE}serving")]
+    | Annotated[FleetPlanRequest, Tag(f"{CHOICE}fleet")],
     Discriminator(_kind),
 ]
-"""A request for a plan of training, or of serving where its workload says ``kind: serving``."""
+"""A request for a plan of training, of serving where its workload says ``kind: serving``, or of a ``fleet``."""
 
 
 class ServingPredictionRequest(ClusterRequest):

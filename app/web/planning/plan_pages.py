@@ -34,6 +34,7 @@ from app.web.origin import sent_form
 from app.web.planning.asked import plan_request
 from app.web.planning.choices import choices, shipped_frameworks
 from app.web.planning.exports import Exports, exports_of, given_options, option_label, preview_of
+from app.web.planning.fleet_pages import fleet_plan_page
 from app.web.planning.form import (
     FormProblem,
     Typed,
@@ -148,6 +149,8 @@ def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 1, part: 
         record = plans.get_plan(session, plan_id=plan_id)
         if record.kind is PlanKind.SERVING:
             return serving_plan_page(request, session, record)
+        if record.kind is PlanKind.FLEET:
+            return fleet_plan_page(request, session, record)
         answer = plans.get_result(session, plan_id=plan_id)
         problem = plans.get_problem(session, plan_id=plan_id)
         ahead = plans.count_ahead(session, plan=record)
