@@ -51,13 +51,18 @@ def prepare(engine: Engine, settings: Settings) -> None:
         raise SchemaNotCurrent("The database's schema is not the newest; migrate it with: meshwright migrate")
 
 
-def upgrade(engine: Engine, *, revision: str = "head") -> None:
-    """Move the schema up to ``revision``; raises ``SchemaNotCurrent`` where a newer Meshwright wrote it."""
+def refuse_newer(engine: Engine) -> None:
+    """Raise ``SchemaNotCurrent`` where a newer Meshwright wrote the database."""
     if unknown := _revisions(engine) - {each.revision for each in _scripts().walk_revisions()}:
         raise SchemaNotCurrent(
             f"The database's schema, {', '.join(unknown)}, is of a newer Meshwright than this one; install that "
             "one, or name another database or data folder"
         )
+
+
+def upgrade(engine: Engine, *, revision: str = "head") -> None:
+    """Move the schema up to ``revision``; raises ``SchemaNotCurrent`` where a newer Meshwright wrote it."""
+    refuse_newer(engine)
     with _migrating(engine) as config:
         command.upgrade(config, revision)
 

@@ -67,7 +67,18 @@ def examples(
     run_examples(folder)
 
 
+@reported
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Check the installation: packages, solvers, settings, databases, address; each fault with its remedy."""
+    from app.cli.service.doctor import run_doctor  # noqa: PLC0415 - ``--help`` is quick
+
+    run_doctor(as_json=as_json, database_url=database_url)
+
+
 def add_commands(program: typer.Typer) -> None:
     """Put these commands into the program."""
-    for command in (serve, worker, migrate, backup, restore, examples):
+    for command in (serve, worker, migrate, backup, restore, examples, doctor):
         program.command()(command)
