@@ -12,6 +12,7 @@ from cluster_models.cluster.topology import Cluster
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.jobs.running import RecoveryPolicy
 from cluster_models.links.model import effective_links
+from cluster_models.remarks import remark
 from cluster_models.training.plan import Certificate, Configuration, Plan, StopReason
 from cluster_models.training.workload import Recompute, Sharding
 from solver.answer.assemble import assemble_plan
@@ -67,7 +68,7 @@ def predict(
         problem, options, candidate, assignment, certificate=_certificate(problem, candidate, assignment)
     )
     drift = drift_of(problem, options.seed, candidate.batch)
-    steps = Contender(str(configuration.degrees), drift.step_s(candidate, assignment), weight=1.0)
+    steps = Contender(drift.step_s(candidate, assignment), weight=1.0)
     policy = RecoveryPolicy(memory_checkpoint=problem.workload.memory_checkpoint)
     return replace(
         plan,
@@ -280,8 +281,5 @@ def _certificate(problem: PlanningProblem, candidate: Candidate, assignment: Int
         candidates_pruned=0,
         candidates_placed=1,
         solver="none",
-        explanation=(
-            "The configuration was given, not searched for; another placement of it can be at most "
-            f"{100 * gap:.2f} % better."
-        ),
+        basis=remark("configuration_given", gap=gap),
     )

@@ -6,6 +6,7 @@ from cluster_models.cluster.catalogue import gpu_kinds
 from cluster_models.cluster.measurements import Collective, Direction, Sample, SampleStatus
 from cluster_models.cluster.topology import Cluster, NicGroup, Node
 from cluster_models.model.architecture import Architecture
+from cluster_models.remarks import remark
 from cluster_models.training.plan import (
     Alternative,
     Certificate,
@@ -144,10 +145,9 @@ def small_plan(*, layers: tuple[tuple[int, ...], ...] = ((2, 2),)) -> Plan:
             candidates_pruned=90,
             candidates_placed=10,
             solver="cbc 2.10",
-            explanation="No configuration of the search space can take less than 0.499 s a step.",
         ),
-        warnings=("The link a-c was never measured; it is estimated from its class.",),
-        alternatives=(Alternative(small_configuration(), 0.55, 0.1, 70 * GIB, "waits longer on the slow link"),),
+        warnings=(remark("estimated_links", links=1, of=3, flows=4, pairs=("a to c",)),),
+        alternatives=(Alternative(small_configuration(), 0.55, 0.1, 70 * GIB, remark("as_fast")),),
         timeline=(
             TimelineEvent("F0", "forward", 0, 0, 0.0, 0.03),
             TimelineEvent("F0", "forward", 0, 1, 0.031, 0.032),
@@ -159,18 +159,22 @@ def small_plan(*, layers: tuple[tuple[int, ...], ...] = ((2, 2),)) -> Plan:
         architecture=small_architecture(),
         workload=small_workload(),
         confidence=Confidence(
-            0.9 * STEP_S, 1.25 * STEP_S, 0.8, "nemo-25.02 on H100, dense models", 31, ("Micro-batch 9 is new.",)
+            step_low_s=0.9 * STEP_S,
+            step_high_s=1.25 * STEP_S,
+            level=0.8,
+            family="nemo-25.02 on H100, dense models",
+            runs=31,
+            outside=(remark("uncalibrated_size", size="micro_batch", value=9, low=1, high=8),),
         ),
         robustness=Robustness(
             draws=400,
             slow_link=0.05,
-            spread_from="18 repeated tests on links of the same class",
+            spread_from=remark("drift_repeated_tests", repeats=18, same_class=True, agree=False),
             step=Drifted(0.49, 0.505, 0.58),
             rivals=(Rival(0, Drifted(0.55, 0.553, 0.56), 0.85),),
             mean_loss=0.01,
             worst_loss=0.2,
             safer=0,
-            summary="When links change the plan stays ahead of the runner-up in 85 %.",
         ),
     )
 
@@ -178,9 +182,9 @@ def small_plan(*, layers: tuple[tuple[int, ...], ...] = ((2, 2),)) -> Plan:
 def small_no_plan() -> NoPlan:
     """A result that says nothing fits, by 3.5 GiB."""
     return NoPlan(
-        reason="Every configuration needs more memory than the GPUs have.",
+        reasons=(remark("no_legal_degrees", global_batch=64),),
         closest=small_configuration(),
         missing_bytes=3.5 * GIB,
-        remedies=("allow full recomputation", "use more GPUs"),
+        remedies=(remark("allow_recomputation"), remark("more_nodes", nodes=5, present=3)),
         provenance=small_provenance(),
     )

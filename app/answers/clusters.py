@@ -8,6 +8,7 @@ from pydantic import Field
 
 from app.answers.addresses import Links, Moment, addresses
 from app.documents.cluster import ClusterDocument
+from app.documents.remarks import RemarkDocument
 from app.documents.values import Computed, Given, ValueAnswer
 from app.services.clusters.clusters import ClusterRecord
 from app.services.clusters.snapshots import AddedMeasurements, SnapshotRecord
@@ -52,8 +53,8 @@ class SnapshotSummary(ValueAnswer[SnapshotRecord]):
 class SnapshotAnswer(SnapshotSummary):
     """A snapshot with its content and what looks wrong about it."""
 
-    suspicions: Annotated[list[str], Given()] = Field(
-        description="Figures that look wrong or missing, in sentences.", examples=[[]]
+    suspicions: Annotated[list[RemarkDocument], Given()] = Field(
+        description="Figures that look wrong or missing.", examples=[[]]
     )
     cluster: Annotated[ClusterDocument, Given()] = Field(description="Nodes, GPU kinds and every measurement.")
 

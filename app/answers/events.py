@@ -12,6 +12,7 @@ from app.answers.addresses import Links, Moment, address
 from app.documents.reading import FieldProblem
 from app.documents.values import Computed, Given, Holds, ValueAnswer
 from app.events.reading import Adapter
+from app.presentation.decision_reasons import keep_out
 from app.services.decisions.reports import ReportAnswer
 from app.services.health.event_sources import EventSource
 from app.services.health.health_events import EventRecord
@@ -147,8 +148,13 @@ class QuarantineAnswer(ValueAnswer[Quarantine]):
     """A node that failed too often."""
 
     node: str = Field(description="Its name.", examples=["cnode2-004"])
-    failures: int = Field(description="How often it failed within 30 days.", examples=[3])
-    reason: str = Field(description="Why it should stay out.", examples=["cnode2-004 failed 3 times in 30 days."])
+    failures: int = Field(description="How often it failed.", examples=[3])
+    within_s: float = Field(description="In which time.", examples=[2592000.0])
+    device: str = Field(description="Serial number of the part that failed; empty: the node did.", examples=[""])
+    seen_on: list[str] = Field(description="Nodes on which that part failed.", examples=[[]])
+    reason: Annotated[str, Computed(keep_out)] = Field(
+        description="Why it should stay out.", examples=["cnode2-004 failed 3 times in 30 days."]
+    )
 
 
 class ConditionsAnswer(BaseModel):

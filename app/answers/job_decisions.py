@@ -9,9 +9,11 @@ from pydantic import Field
 from app.answers.addresses import Links, address
 from app.documents.configuration import DegreesDocument
 from app.documents.plan_parts import RankDocument, SurvivedLossesDocument
+from app.documents.remarks import RemarkDocument
 from app.documents.values import Computed, Given, Holds, ValueAnswer
 from app.exports.contract import refusal
 from app.exports.registry import EXPORTS
+from app.presentation.decision_reasons import objection, reason_of
 from cluster_models.jobs.recovery import (
     ConsideredAction,
     JobDecision,
@@ -107,7 +109,10 @@ class ConsideredActionAnswer(ValueAnswer[ConsideredAction]):
     value_flop: float | None = Field(
         description="Its worth as in the decision; null where it could not be taken.", examples=[3.1e21]
     )
-    reason: str = Field(description="Why not.", examples=["The global batch does not divide by 15."])
+    reason: Annotated[str, Computed(objection)] = Field(
+        description="Why not.", examples=["The global batch does not divide by 15."]
+    )
+    reasons: list[RemarkDocument] = Field(description="The same one by one, as codes and figures.")
 
 
 def _formats(made: JobDecision) -> list[str]:
@@ -121,7 +126,11 @@ class JobDecisionAnswer(ValueAnswer[JobDecision]):
     job: Annotated[str, Holds("job_name")] = Field(description="Its name.", examples=["pretrain-a"])
     job_id: str = Field(description="Its id.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])
     action: RecoveryAction = Field(description="What is done with it.", examples=["swap"])
-    reason: str = Field(description="Why, in a sentence.", examples=["The spare lies under the same leaf."])
+    reason: Annotated[str, Computed(reason_of)] = Field(
+        description="Why, in a sentence.", examples=["The spare lies under the same leaf."]
+    )
+    causes: list[RemarkDocument] = Field(description="What the job lost.")
+    reasons: list[RemarkDocument] = Field(description="What is done, and what speaks for it.")
     degrees_before: Annotated[DegreesDocument | None, Given()] = Field(description="Parallel sizes before.")
     degrees: Annotated[
         DegreesDocument | None, Computed(lambda made: made.plan and made.plan.configuration.degrees)
@@ -138,7 +147,7 @@ class JobDecisionAnswer(ValueAnswer[JobDecision]):
     migration: MigrationAnswer = Field(description="What moves, and how long it takes.")
     tokens_per_s_before: float = Field(description="Throughput before the failure.", examples=[338000.0])
     tokens_per_s_after: float = Field(description="Throughput afterwards.", examples=[335000.0])
-    limited_by: str = Field(description="What limits it afterwards.", examples=["leaf-3 uplink"])
+    limited_by: RemarkDocument = Field(description="What limits it afterwards.")
     value_flop: float = Field(
         description="Useful FLOP over the horizon times the job's weight, less what the move costs.",
         examples=[3.2e21],

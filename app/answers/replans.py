@@ -13,7 +13,9 @@ from app.answers.job_decisions import JobDecisionAnswer
 from app.answers.plans import FailureAnswer
 from app.answers.serving_decisions import ServingDecisionAnswer
 from app.db.status import ReplanStatus, ReplanStep
+from app.documents.remarks import RemarkDocument
 from app.documents.values import Computed, Given, Holds, ValueAnswer
+from app.presentation.decision_reasons import reason_of
 from app.presentation.replans import decision_explanation, explanation
 from app.services.decisions.replan_answers import DecisionSummary, JobSummary
 from app.services.decisions.replan_steps import StepRecord
@@ -52,7 +54,11 @@ class JobSummaryAnswer(ValueAnswer[JobSummary]):
     tokens_per_s_after: float = Field(description="Throughput afterwards.", examples=[335000.0])
     lost_gpu_hours_low: float = Field(description="GPU-hours without useful work, at least.", examples=[11.0])
     lost_gpu_hours_high: float = Field(description="GPU-hours without useful work, at most.", examples=[26.0])
-    reason: str = Field(description="Why, in a sentence.", examples=["The spare lies under the same leaf."])
+    reason: Annotated[str, Computed(reason_of)] = Field(
+        description="Why, in a sentence.", examples=["The spare lies under the same leaf."]
+    )
+    causes: list[RemarkDocument] = Field(description="What the job lost.")
+    reasons: list[RemarkDocument] = Field(description="What is done, and what speaks for it.")
 
 
 def _summary_explanation(summary: DecisionSummary) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from app.documents.plan_parts import SurvivedLossesDocument
+from app.documents.remarks import RemarkDocument
 from app.documents.values import Holds, ValueAnswer
 from app.services.planning.resilience import Resilience
 from solver.replanning.resilience import EffectiveTraining, Hardening, HardeningKind
@@ -45,7 +46,7 @@ class HardeningAnswer(ValueAnswer[Hardening]):
         description="How much longer a step takes (estimated).", examples=[0.004]
     )
     is_possible: bool = Field(description="Whether it fits into the GPUs' memory.", examples=[True])
-    sentence: str = Field(description="In words.", examples=["Keep 2 instances of the optimizer instead of 1."])
+    means: RemarkDocument = Field(description="What is to be done.")
 
 
 class ResilienceAnswer(ValueAnswer[Resilience]):

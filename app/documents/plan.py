@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -30,10 +30,13 @@ from app.documents.plan_parts import (
     TradeOffDocument,
 )
 from app.documents.reading import parse_text, read_document
+from app.documents.remarks import RemarkDocument
 from app.documents.robustness import RobustnessDocument
 from app.documents.selection import SelectionDocument
 from app.documents.values import Computed, Given, Holds, ValueDocument
 from app.documents.workload import WorkloadDocument
+from app.presentation.refusal import reason_of
+from app.presentation.robustness import drift_summary
 from cluster_models.errors import InvalidInput
 from cluster_models.training.plan import NoPlan, Placement, Plan
 from cluster_models.units import GIB, TFLOP
@@ -44,7 +47,7 @@ class PlanDocument(ValueDocument[Plan]):
 
     result: Annotated[Literal["plan"], Given()] = Field("plan", description="plan; no_plan where nothing fits.")
     model: str = Field(description="The model.", examples=["llama-3-70b"])
-    warnings: list[str] = Field(description="What to know before trusting it.", examples=[[]])
+    warnings: list[RemarkDocument] = Field(description="What to know before trusting it.", examples=[[]])
     step_interval: Annotated[StepIntervalDocument | None, Holds("confidence")] = Field(
         None, description="How sure the step time is."
     )
@@ -109,7 +112,11 @@ class PlanDocument(ValueDocument[Plan]):
     @classmethod
     def from_plan(cls, plan: Plan, *, timeline: bool = True) -> PlanDocument:
         """The document of a plan, with or without its timeline."""
-        return cls.from_value(plan) if timeline else cls.from_value(plan, timeline=None)
+        given: dict[str, Any] = {} if timeline else {"timeline": None}
+        if plan.robustness is not None:
+            summary = drift_summary(plan)
+            given["robustness"] = RobustnessDocument.from_value(plan.robustness, summary=summary)
+        return cls.from_value(plan, **given)
 
     def to_value(self) -> Plan:
         """The domain value; raises ``InvalidInput`` where the document lacks its hosts."""
@@ -136,12 +143,15 @@ class NoPlanDocument(ValueDocument[NoPlan]):
     result: Annotated[Literal["no_plan"], Given()] = Field(
         "no_plan", description="no_plan; plan where something fits."
     )
-    reason: str = Field(description="Why.", examples=["Every configuration needs more memory than there is."])
+    reason: Annotated[str, Computed(reason_of)] = Field(
+        "", description="Why, in words.", examples=["Every configuration needs more memory than there is."]
+    )
+    reasons: list[RemarkDocument] = Field(default_factory=list, description="Why.")
     closest: ConfigurationDocument | None = Field(None, description="What misses the limit by least.")
     missing_gib: Annotated[float | None, Holds("missing_bytes", GIB)] = Field(
         None, description="By how much, on each GPU.", examples=[3.5]
     )
-    remedies: list[str] = Field(description="What would help.", examples=[["allow full recomputation"]])
+    remedies: list[RemarkDocument] = Field(description="What would help.")
     provenance: ProvenanceDocument = Field(description="What the answer was made from.")
 
 

@@ -7,7 +7,9 @@ from typing import Annotated
 from pydantic import Field
 
 from app.documents.configuration import ConfigurationDocument, DegreesDocument
-from app.documents.values import Holds, ValueDocument
+from app.documents.remarks import RemarkDocument
+from app.documents.values import Computed, Holds, ValueDocument
+from app.presentation.proof import explanation_of
 from cluster_models.training.failure_domains import FailureDomainLosses
 from cluster_models.training.plan import (
     Alternative,
@@ -122,7 +124,21 @@ class CertificateDocument(ValueDocument[Certificate]):
     candidates_pruned: int = Field(description="Candidates ruled out by their bound.", examples=[2790])
     candidates_placed: int = Field(description="Candidates placed on the cluster.", examples=[19])
     solver: str = Field(description="Integer programming solver.", examples=["cbc 2.10.3"])
-    explanation: str = Field(description="The proof in words.", examples=["Nothing left can beat 12.39 s."])
+    explanation: Annotated[str, Computed(explanation_of)] = Field(
+        "", description="The proof in words.", examples=["Nothing left can beat 12.39 s."]
+    )
+    limits: list[RemarkDocument] = Field(
+        default_factory=list, description="Limits of the space that was searched.", examples=[[]]
+    )
+    unpriced_candidates: Annotated[int, Holds("unpriced")] = Field(
+        0, description="Candidates that there was no time to price; none of them beats bound.", examples=[0]
+    )
+    unlisted_gpu_counts: Annotated[int, Holds("unlisted")] = Field(
+        0, description="Numbers of GPUs whose candidates there was no time to list.", examples=[0]
+    )
+    basis: RemarkDocument | None = Field(
+        None, description="Origin of the configuration where nothing was searched.", examples=[None]
+    )
 
 
 class AlternativeDocument(ValueDocument[Alternative]):
@@ -136,9 +152,7 @@ class AlternativeDocument(ValueDocument[Alternative]):
     peak_memory_gib: Annotated[float, Holds("peak_memory_bytes", GIB)] = Field(
         description="Its highest memory on one GPU.", examples=[70.3]
     )
-    reason: str = Field(
-        description="Why it lost; gains and losses add up.", examples=["waits longer for its pipeline"]
-    )
+    reason: RemarkDocument = Field(description="Why it lost; gains and losses add up.")
     time: TimeDocument | None = Field(None, description="Its step by part, where it was placed.", examples=[None])
 
 
@@ -170,9 +184,8 @@ class StepIntervalDocument(ValueDocument[Confidence]):
         description="The measured runs whose errors were taken.", examples=["nemo-25.02 on H100, dense models"]
     )
     runs: int = Field(description="How many there are.", examples=[31])
-    outside_calibration: Annotated[list[str], Holds("outside")] = Field(
-        description="In what the plan is unlike any of them.",
-        examples=[["Tensor parallel size 16 lies outside the calibrated 1..8."]],
+    outside_calibration: Annotated[list[RemarkDocument], Holds("outside")] = Field(
+        description="In what the plan is unlike any of them."
     )
 
     independent_runs: float = Field(

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.documents.values import Holds, ValueDocument
+from app.documents.remarks import RemarkDocument
+from app.documents.values import Given, Holds, ValueDocument
 from cluster_models.training.robustness import Drifted, Rival, Robustness
 
 
@@ -31,16 +32,14 @@ class RivalDocument(ValueDocument[Rival]):
 class RobustnessDocument(ValueDocument[Robustness]):
     """Lead of the plan that is left when links change by the spread seen."""
 
-    summary: str = Field(
-        description="In one sentence.", examples=["The plan stays ahead of the runner-up in 93 % of cases."]
+    summary: Annotated[str, Given()] = Field(
+        "", description="In one sentence.", examples=["The plan stays ahead of the runner-up in 93 % of cases."]
     )
     draws: int = Field(description="How often all links were drawn.", examples=[400])
     slow_link_fraction: Annotated[float, Holds("slow_link")] = Field(
         description="Share of its median bandwidth that one link in ten loses at least.", examples=[0.05]
     )
-    spread_from: str = Field(
-        description="Where that is known from.", examples=["56 repeated tests on links of the same class"]
-    )
+    spread_from: RemarkDocument = Field(description="Where that is known from.")
     step: DriftedDocument = Field(description="Step time of the plan.")
     rivals: list[RivalDocument] = Field(description="The alternatives that were placed, the runner-up first.")
     mean_loss_fraction: Annotated[float, Holds("mean_loss")] = Field(

@@ -14,6 +14,8 @@ from app.exports.launch_value import Launch
 from app.exports.options import Options
 from app.exports.readback.report import REPORT_SAYS, read_report
 from app.presentation.configuration import schedule_words
+from app.presentation.proof import explanation_of
+from app.presentation.sentences import sentences
 from cluster_models.training.plan import MEMORY_PARTS, TIME_PARTS, Plan, StageMemory
 from cluster_models.units import GIB, MILLISECOND
 
@@ -71,7 +73,7 @@ def _headline(plan: Plan) -> str:
 
 def _proof(plan: Plan) -> str:
     proof = plan.certificate
-    return f"{proof.explanation} Gap {proof.gap:.2%}; by {proof.solver}."
+    return f"{explanation_of(proof)} Gap {proof.gap:.2%}; by {proof.solver}."
 
 
 def _figures(launch: Launch) -> Iterable[tuple[str, str, object]]:
@@ -151,7 +153,7 @@ def _warnings(plan: Plan) -> list[str]:
         return []
     return [
         "<h2>Know before you run it</h2>",
-        f"<ul>{''.join(f'<li>{escape(w)}</li>' for w in plan.warnings)}</ul>",
+        f"<ul>{''.join(f'<li>{escape(text)}</li>' for text in sentences(plan.warnings))}</ul>",
     ]
 
 

@@ -24,6 +24,7 @@ from cluster_models.cluster.topology import MOST_NODES, Cluster
 from cluster_models.errors import InvalidInput
 from cluster_models.links.classes import classify
 from cluster_models.links.suspicions import reject_absurd, suspicions
+from cluster_models.remarks import Remark
 from readers.frame.reading import Reading
 from readers.proposal.aliases import AliasTable
 from readers.proposal.combine import combine
@@ -46,7 +47,7 @@ class Report:
     cluster: ClusterDocument | None
     measurements: MeasurementsDocument
     problems: tuple[FieldProblem, ...]
-    suspicions: tuple[str, ...]
+    suspicions: tuple[Remark, ...]
     changes: tuple[str, ...]
     digest: str
     answers: Answers = field(default_factory=Answers)
@@ -82,7 +83,7 @@ def dry_run(
     except InvalidInput as error:
         measurements = MeasurementsDocument(samples=[])
         problems.extend(problems_of(error))
-    found: tuple[str, ...] = ()
+    found: tuple[Remark, ...] = ()
     document: ClusterDocument | None = None
     if proposal.nodes:
         try:
@@ -114,7 +115,7 @@ def answered_aliases(answers: Answers) -> dict[str, str]:
     }
 
 
-def _suspicions(cluster: Cluster, samples: Sequence[Sample], before: Sequence[Sample]) -> tuple[str, ...]:
+def _suspicions(cluster: Cluster, samples: Sequence[Sample], before: Sequence[Sample]) -> tuple[Remark, ...]:
     """Suspicions about all samples together; raises ``InvalidCluster`` of absurd ones."""
     snapshot = ClusterSnapshot("", cluster, tuple(dict.fromkeys((*before, *samples))))
     reject_absurd(snapshot, *classify(cluster))

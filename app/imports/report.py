@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from app.documents.reading import FieldProblem
+from app.documents.remarks import RemarkDocument
 from app.imports.blocking import blocked_by, origins_of
 from app.imports.dry_run import Report
 from app.imports.report_answers import (
@@ -51,7 +52,7 @@ def answer_of(report: Report, *, with_documents: bool = False) -> ImportAnswer:
         kept_aside=_aside(proposal.kept_aside),
         health=[HealthAnswer.from_value(fact) for fact in proposal.health],
         problems=[_problem(problem, proposal) for problem in blocked],
-        suspicions=list(report.suspicions),
+        suspicions=[RemarkDocument.from_value(doubt) for doubt in report.suspicions],
         changes=list(report.changes),
         digest=report.digest,
         can_be_stored=not blocked,

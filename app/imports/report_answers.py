@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from app.documents.cluster import ClusterDocument
 from app.documents.measurements import MeasurementsDocument
+from app.documents.remarks import RemarkDocument
 from app.documents.values import Computed, Given, Holds, ValueAnswer
 from app.imports.blocking import is_needed
 from app.imports.documents import shown
@@ -195,7 +196,7 @@ class ImportAnswer(BaseModel):
     kept_aside: list[AsideAnswer] = Field(description="What was read and is not used, by reason.")
     health: list[HealthAnswer] = Field(description="What files say of broken hardware.")
     problems: list[ImportProblem] = Field(description="Why nothing can be stored; empty where it can.")
-    suspicions: list[str] = Field(description="What would look wrong about all measurements together.")
+    suspicions: list[RemarkDocument] = Field(description="What would look wrong about all measurements together.")
     changes: list[str] = Field(description="What storing would change.")
     digest: str = Field(description="Names files, answers and cluster; send it to store what this report says.")
     can_be_stored: bool = Field(description="Whether storing would be refused.", examples=[True])

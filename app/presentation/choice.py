@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from app.presentation.figures import count, percent, plural
+from app.presentation.sentences import sentences
 from cluster_models.training.plan import Configuration, Plan
 from cluster_models.training.selection import Selection, Simplicity
 from cluster_models.training.workload import Choice
@@ -22,7 +23,13 @@ _SIMPLER: Final = {
 
 def caution_of(plan: Plan) -> str:
     """In what the plan is unlike anything measured, the first thing to know of it; empty where it is not."""
-    return " ".join(plan.confidence.outside) if plan.confidence else ""
+    return " ".join(sentences(plan.confidence.outside)) if plan.confidence else ""
+
+
+def other_warnings(plan: Plan) -> tuple[str, ...]:
+    """The plan's warnings but for those of the caution."""
+    cautions = plan.confidence.outside if plan.confidence else ()
+    return sentences(warning for warning in plan.warnings if warning not in cautions)
 
 
 def choice_sentences(plan: Plan) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ from app.presentation.decision import (
     spare_bytes,
     spare_words,
 )
+from app.presentation.differences import step_difference
 from app.presentation.figures import NOT_KNOWN, count, gib, interval, interval_name, percent, plural, seconds
-from cluster_models.training.comparison import step_difference
 from cluster_models.training.plan import TIME_PARTS, Plan, TimeBreakdown
 
 PLAN: Final = "plan"

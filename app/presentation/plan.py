@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.presentation.choice import caution_of, choice_sentences
+from app.presentation.choice import caution_of, choice_sentences, other_warnings
 from app.presentation.configuration import settings, settings_line
 from app.presentation.costs import MemoryRow, PartOfStep, memory_rows, time_rows
 from app.presentation.decision import NO_BUDGET, Budget, decision_figures
 from app.presentation.experts import expert_summary
 from app.presentation.figures import count, gib, interval, interval_name, percent, seconds, tflops
 from app.presentation.proof import Proof, proof
-from app.presentation.robustness import DriftRow, drift_basis, drift_rows
+from app.presentation.robustness import DriftRow, drift_basis, drift_rows, drift_summary
+from app.presentation.sentences import sentence
 from app.presentation.survival import survival_sentences
 from cluster_models.training.plan import Alternative, Plan, Provenance
 from cluster_models.training.workload import LinkBandwidth, Objective, TrainingWorkload
@@ -59,9 +60,8 @@ class PlanReport:
 def plan_report(plan: Plan, workload: TrainingWorkload | None = None, budget: Budget = NO_BUDGET) -> PlanReport:
     """The report of ``plan``; ``workload``: what was asked for, where the plan does not carry it."""
     workload = workload or plan.workload
-    caution = caution_of(plan)
     return PlanReport(
-        caution=caution,
+        caution=caution_of(plan),
         headline=headline(plan, budget),
         choice=choice_sentences(plan),
         proof=proof(
@@ -69,7 +69,7 @@ def plan_report(plan: Plan, workload: TrainingWorkload | None = None, budget: Bu
             workload.objective if workload else Objective.STEP_TIME,
             plan.selection.given_up if plan.selection else 0.0,
         ),
-        warnings=tuple(each for each in plan.warnings if not caution or not each.startswith(caution)),
+        warnings=other_warnings(plan),
         settings=settings(plan.configuration, workload, plan.mixed_kinds),
         memory=memory_rows(plan.memory, plan.mixed_kinds),
         time=time_rows(plan.time),
@@ -77,7 +77,7 @@ def plan_report(plan: Plan, workload: TrainingWorkload | None = None, budget: Bu
         spares=f"Kept as spares: {', '.join(plan.spare_nodes)}." if plan.spare_nodes else "",
         survives=survival_sentences(plan),
         drift=drift_rows(plan),
-        drift_summary=plan.robustness.summary if plan.robustness else "",
+        drift_summary=drift_summary(plan),
         drift_basis=drift_basis(plan),
         experts=expert_summary(plan),
         provenance=provenance(plan.provenance),
@@ -109,7 +109,7 @@ def other_plans(alternatives: Sequence[Alternative], limit_bytes: float) -> tupl
             step=seconds(other.step_s),
             slower=percent(other.slower_by) if other.peak_memory_bytes <= limit_bytes else "too large",
             peak_memory=gib(other.peak_memory_bytes),
-            reason=other.reason,
+            reason=sentence(other.reason),
         )
         for other in alternatives
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from app.presentation.choice import caution_of
+from app.presentation.choice import caution_of, other_warnings
 from app.presentation.figures import count, percent, plural, seconds
 from app.presentation.proof import TOO_SMALL_TO_SAY
 from cluster_models.training.plan import Plan, StopReason
@@ -41,8 +41,7 @@ def lead_sentence(plan: Plan, workload: TrainingWorkload) -> str:
 
 def things_to_know(plan: Plan, crossing: str) -> tuple[str, ...]:
     """The few that matter most: how unlike anything measured the plan is, its first warnings, what crosses."""
-    caution = caution_of(plan)
-    warnings = [each for each in plan.warnings if not caution or not each.startswith(caution)]
+    caution, warnings = caution_of(plan), other_warnings(plan)
     return tuple(_first([caution, *warnings[: MOST_THINGS - 1 - bool(caution)], crossing, *warnings]))
 
 

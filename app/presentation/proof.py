@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.presentation.figures import count, percent, plural, seconds
+from app.presentation.sentences import sentence, sentences
 from cluster_models.training.plan import Certificate, StopReason
 from cluster_models.training.workload import Objective
 
@@ -25,6 +26,17 @@ _HINTS: Final = {
     StopReason.TIME_LIMIT: "A longer time limit may narrow the gap.",
     StopReason.WORK_LIMIT: "A larger effort may narrow the gap.",
 }
+_ENDINGS: Final = {
+    StopReason.PROVEN: "Every other candidate and placement is ruled out to within {} of the best.",
+    StopReason.WORK_LIMIT: "The search used up its effort; what is left may be up to {} better.",
+    StopReason.TIME_LIMIT: "The time limit ended the search; what is left may be up to {} better.",
+    StopReason.CANCELLED: "The search was cancelled; what is left may be up to {} better.",
+}
+_COVERAGE: Final = (
+    "The proof covers all legal combinations of degrees, micro-batches, virtual stages, recomputation, "
+    "sharding and rank order, and all orders of hosts, under the cost model."
+)
+_MODEL_ERROR: Final = "It says nothing about the error of the cost model itself."
 TOO_SMALL_TO_SAY: Final = 5e-5
 """Gap up to which a plan is called optimal."""
 
@@ -62,12 +74,33 @@ def proof(certificate: Certificate, objective: Objective, given_up: float = 0.0)
         ]
     return Proof(
         verdict=_verdict(certificate, given_up, searched=searched),
-        explanation=certificate.explanation,
+        explanation=explanation_of(certificate),
         candidates=_candidates(certificate) if searched else "",
         hint=_HINTS.get(certificate.stopped_by, ""),
         figures=(*figures, ("end of the search", _ENDED[certificate.stopped_by]), ("solver", certificate.solver)),
         proven=certificate.stopped_by is StopReason.PROVEN,
     )
+
+
+def explanation_of(certificate: Certificate) -> str:
+    """Reason for which the search ended, and limits of the proof."""
+    if certificate.stopped_by is StopReason.NO_SEARCH:
+        return sentence(certificate.basis) if certificate.basis else "Nothing was searched."
+    ending = _ENDINGS[certificate.stopped_by].format(percent(certificate.gap, places=2))
+    limits = f" Its limits: {'; '.join(sentences(certificate.limits))}." if certificate.limits else ""
+    return f"{ending}{_late(certificate)} {_COVERAGE}{limits} {_MODEL_ERROR}"
+
+
+def _late(certificate: Certificate) -> str:
+    parts = []
+    if certificate.unpriced:
+        parts.append(f"to price {count(certificate.unpriced)} candidates")
+    if certificate.unlisted:
+        sizes = f"{count(certificate.unlisted)} numbers of GPUs"
+        parts.append(f"to list those on {sizes}, which the counts leave out")
+    if not parts:
+        return ""
+    return f" There was no time {' and '.join(parts)}: only that none of them beats the bound is known."
 
 
 def _candidates(certificate: Certificate) -> str:

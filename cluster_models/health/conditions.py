@@ -14,7 +14,6 @@ from typing import Final
 from cluster_models.health.events import Entity, EntityKind, HealthEvent, HealthState
 from cluster_models.health.states import SEVERITY
 from cluster_models.jobs.recovery import Quarantine
-from cluster_models.wording import named
 
 HYSTERESIS_S: Final = 600.0
 """Quiet seconds after a recovery before it is believed."""
@@ -188,15 +187,14 @@ def quarantine_of(
         by_node.setdefault(event.entity.node, []).append(event)
         if event.device:
             by_device.setdefault(event.device, []).append(event)
-    within, found = f"times in {within_s / 86_400:.3g} days", {}
+    found = {}
     for name, reports in (*by_device.items(), *by_node.items()):
         node = reports[-1].entity.node
         since = repaired.get(node, after)
         count = _outages_of_parts([event for event in reports if event.occurred_at > since], hysteresis)
         if count >= failures:
-            where = "" if name == node else f" in {named(sorted({event.entity.node for event in reports}))}"
-            reason = f"{name} failed {count} {within}{where}: keep {node} out until it is repaired"
-            found[node] = Quarantine(node, count, reason)
+            seen_on = () if name == node else tuple(sorted({event.entity.node for event in reports}))
+            found[node] = Quarantine(node, count, within_s, "" if name == node else name, seen_on)
     return tuple(found[node] for node in sorted(found))
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from cluster_models.jobs.serving import ServingAction, ServingDecision
 from cluster_models.jobs.times import NO_TIME, TimeRange
+from cluster_models.remarks import Remark
 from cluster_models.training.failure_domains import FailureDomainLosses
 from cluster_models.training.plan import Plan, StopReason
 
@@ -149,11 +150,11 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class ConsideredAction:
-    """An action that lost (or could not be taken), and why in one sentence; ``value_flop`` as in the decision."""
+    """An action that lost (or could not be taken), and why; ``value_flop`` as in the decision."""
 
     action: RecoveryAction
     value_flop: float | None
-    reason: str
+    reasons: tuple[Remark, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,7 @@ class JobDecision:
     ``plan`` is the plan it runs by afterwards, ``None`` where it stands still.  Throughput in tokens per second
     before the failure and after the decision.  ``value_flop``: useful FLOPs over the horizon times the job's
     weight, less what the move costs.  ``lost_gpu_hours``: GPU-hours without useful work because of the move, low
-    and high.
+    and high.  ``causes``: what the job lost; ``reasons``: what is done, and what speaks for it.
     """
 
     job_id: str
@@ -173,21 +174,27 @@ class JobDecision:
     migration: Migration
     tokens_per_s_before: float
     tokens_per_s_after: float
-    limited_by: str
+    limited_by: Remark
     value_flop: float
     lost_gpu_hours: tuple[float, float]
     survives: tuple[FailureDomainLosses, ...]
-    reason: str
+    causes: tuple[Remark, ...]
+    reasons: tuple[Remark, ...]
     considered: tuple[ConsideredAction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """A part that should stay out, and the sentence why."""
+    """A node that should stay out: it, or its ``device``, failed ``failures`` times in ``within_s`` seconds.
+
+    ``seen_on`` are the nodes on which the device failed; empty where the node itself did.
+    """
 
     node: str
     failures: int
-    reason: str
+    within_s: float = 0.0
+    device: str = ""
+    seen_on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

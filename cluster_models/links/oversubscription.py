@@ -11,7 +11,6 @@ from statistics import median
 from typing import Final
 
 from cluster_models.cluster.topology import Cluster
-from cluster_models.units import GBYTE
 
 ALIKE: Final = 0.8
 """Pairs across switches that reach this share of those under one are nearly alike."""
@@ -38,18 +37,6 @@ class SharedUplink:
     def node_bytes_per_s(self) -> float:
         """Estimate of what one node sends out of its switch while no other does."""
         return self.many * self.across_bytes_per_s
-
-    @property
-    def sentence(self) -> str:
-        """For people."""
-        inside, across = self.inside_bytes_per_s / GBYTE, self.across_bytes_per_s / GBYTE
-        return (
-            f"With {self.many:g} flows per node, pairs in one {self.label} reach {inside:.3g} GB/s per flow and "
-            f"pairs in two only {across:.3g}, though with {self.few:g} they were nearly alike: the uplinks of a "
-            f"{self.label} are probably oversubscribed.  One node alone gets an estimated "
-            f"{self.node_bytes_per_s / GBYTE:.3g} GB/s out of it, and several may have to share that: measure with "
-            "several pairs active, or state the uplinks under switches."
-        )
 
 
 def shared_uplinks(cluster: Cluster, rates: Rates) -> tuple[SharedUplink, ...]:

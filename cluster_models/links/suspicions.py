@@ -1,4 +1,4 @@
-"""Doubts about a snapshot's measurements, one sentence each; a plan shows them as warnings."""
+"""Doubts about a snapshot's measurements; a plan has them among its warnings."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from cluster_models.cluster.measurements import Sample, SampleStatus
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidCluster
 from cluster_models.links.classes import LinkClass, classify
-from cluster_models.links.oversubscription import shared_uplinks
+from cluster_models.links.oversubscription import SharedUplink, shared_uplinks
 from cluster_models.links.slow_links import SLOW_SHARE, Rates, SlowLink, rates_of, slow_links
 from cluster_models.links.tables import LinkTables, Recency, link_tables
 from cluster_models.links.wire_flows import LARGE_BYTES, WireFlow, wire_flow
-from cluster_models.units import GBYTE, MIB
-from cluster_models.wording import named
+from cluster_models.remarks import Remark, remark
+from cluster_models.units import GBYTE
 
 IntArray = npt.NDArray[np.int64]
 
@@ -31,6 +31,8 @@ rate in the cases published (docs/links.md)."""
 ROUNDING: Final = 1.02
 """Bandwidth this much above the data sheet is still measurement noise."""
 NAMED_AT_MOST: Final = 5
+SLOW_LINKS: Final = "slow_links"
+"""Code of the remark about links that stand out."""
 
 
 def reject_absurd(snapshot: ClusterSnapshot, classes: Sequence[LinkClass], link_classes: IntArray) -> None:
@@ -55,8 +57,8 @@ def reject_absurd(snapshot: ClusterSnapshot, classes: Sequence[LinkClass], link_
             )
 
 
-def suspicions(snapshot: ClusterSnapshot, tables: LinkTables | None = None) -> tuple[str, ...]:
-    """One sentence for each thing about the measurements that a planner should not believe unseen.
+def suspicions(snapshot: ClusterSnapshot, tables: LinkTables | None = None) -> tuple[Remark, ...]:
+    """Everything about the measurements that a planner should not believe unseen.
 
     ``tables`` are the medians of the snapshot's samples, where they are at hand.
     """
@@ -67,8 +69,8 @@ def suspicions(snapshot: ClusterSnapshot, tables: LinkTables | None = None) -> t
     return (
         *_asymmetric(rates),
         *_above_nominal(flows, names, classes, link_classes),
-        *slow_links_doubt(slow_links(snapshot.cluster, rates)),
-        *(found.sentence for found in shared_uplinks(snapshot.cluster, rates)),
+        *_slow(slow_links(snapshot.cluster, rates)),
+        *(_oversubscribed(uplink) for uplink in shared_uplinks(snapshot.cluster, rates)),
         *_coverage(snapshot, flows, names),
     )
 
@@ -80,19 +82,18 @@ def _flows(samples: Iterable[Sample]) -> Flows:
     return [(sample, flow) for sample in samples if (flow := wire_flow(sample)) is not None]
 
 
-def _asymmetric(rates: Rates) -> list[str]:
+def _asymmetric(rates: Rates) -> list[Remark]:
     worst: dict[tuple[str, str], tuple[float, float]] = {}
     for (flows, _), by_pair in rates.items():
         for pair, rate in by_pair.items():
             ratio = rate / by_pair.get(pair[::-1], rate)
             if ratio > ASYMMETRY_RATIO and ratio > worst.get(pair, (0.0, 0.0))[0]:
                 worst[pair] = (ratio, flows)
-    sentences = [
-        f"{a} to {b} is {ratio:.1f} times faster than back ({flows:g} flows per node):"
-        " check the cards and routes of both nodes, or measure again."
+    found = [
+        remark("uneven_directions", source=a, destination=b, ratio=ratio, flows=flows)
         for (a, b), (ratio, flows) in sorted(worst.items())
     ]
-    return _shortened(sentences, "more pairs are as uneven between their two directions")
+    return _shortened(found, remark("more_uneven_directions", count=len(found) - NAMED_AT_MOST))
 
 
 def _classes_of(pairs: Iterable[tuple[str, str]], names: Sequence[str], link_classes: IntArray) -> list[int]:
@@ -104,7 +105,7 @@ def _classes_of(pairs: Iterable[tuple[str, str]], names: Sequence[str], link_cla
 
 def _above_nominal(
     flows: Flows, names: Sequence[str], classes: Sequence[LinkClass], link_classes: IntArray
-) -> list[str]:
+) -> list[Remark]:
     worst: dict[tuple[str, str], tuple[float, float, int]] = {}
 
     @cache
@@ -117,41 +118,48 @@ def _above_nominal(
         pair = (sample.source, sample.destination)
         if flow.bytes_per_s > ROUNDING * limit and flow.bytes_per_s > worst.get(pair, (0.0,))[0]:
             worst[pair] = (flow.bytes_per_s, limit, flow.flows)
-    sentences = [
-        f"{a} to {b} was measured at {rate / GBYTE:.4g} GB/s in each of {count} flows, above the"
-        f" {limit / GBYTE:.4g} GB/s that the stated hardware can carry: correct the nodes' NICs or NVLink domain."
+    doubts = [
+        remark("above_data_sheet", source=a, destination=b, bytes_per_s=rate, limit_bytes_per_s=limit, flows=count)
         for (a, b), (rate, limit, count) in sorted(worst.items())
     ]
-    return _shortened(sentences, "more pairs were measured above their data sheet")
+    return _shortened(doubts, remark("more_above_data_sheet", count=len(doubts) - NAMED_AT_MOST))
 
 
-def slow_links_doubt(links: Sequence[SlowLink]) -> list[str]:
-    """One sentence about all links that stand out, if any; both directions of a pair count once."""
+def _slow(links: Sequence[SlowLink]) -> list[Remark]:
+    """One remark about all links that stand out, if any; both directions of a pair count once."""
     pairs: dict[frozenset[str], SlowLink] = {}
     for link in links:
         pairs.setdefault(frozenset((link.source, link.destination)), link)
     if not pairs:
         return []
-    lead = "1 node pair reaches" if len(pairs) == 1 else f"{len(pairs):,} node pairs reach"
-    examples = [_slow_words(link) for link in pairs.values()]
-    fallback = sum(link.share <= 1 / FALLBACK_RATIO for link in pairs.values())
-    tcp = f" {fallback} of them may have fallen back to TCP." if fallback else ""
-    sentence = (
-        f"{lead} less than {100 * SLOW_SHARE:.0f} % of what others of the same class do at the same load: "
-        f"{named(examples, NAMED_AT_MOST)}.{tcp} Measure them again; if they stay slow, look at their "
-        "cables, cards and routes."
+    examples = list(pairs.values())[:NAMED_AT_MOST]
+    doubt = remark(
+        SLOW_LINKS,
+        pairs=len(pairs),
+        share=SLOW_SHARE,
+        fallbacks=sum(link.share <= 1 / FALLBACK_RATIO for link in pairs.values()),
+        sources=tuple(link.source for link in examples),
+        destinations=tuple(link.destination for link in examples),
+        bytes_per_s=tuple(link.bytes_per_s for link in examples),
+        usual_bytes_per_s=tuple(link.class_bytes_per_s for link in examples),
+        flows=tuple(link.flows for link in examples),
     )
-    return [sentence]
+    return [doubt]
 
 
-def _slow_words(link: SlowLink) -> str:
-    """One link beside its class: "a to b 1.7 GB/s where 13.5 is usual (1 flow)"."""
-    rate, usual = link.bytes_per_s / GBYTE, link.class_bytes_per_s / GBYTE
-    flows = "1 flow" if link.flows == 1 else f"{link.flows:g} flows"
-    return f"{link.source} to {link.destination} {rate:.3g} GB/s where {usual:.3g} is usual ({flows})"
+def _oversubscribed(uplink: SharedUplink) -> Remark:
+    return remark(
+        "oversubscribed_uplinks",
+        label=uplink.label,
+        few_flows=uplink.few,
+        many_flows=uplink.many,
+        inside_bytes_per_s=uplink.inside_bytes_per_s,
+        across_bytes_per_s=uplink.across_bytes_per_s,
+        node_bytes_per_s=uplink.node_bytes_per_s,
+    )
 
 
-def _coverage(snapshot: ClusterSnapshot, flows: Flows, names: Sequence[str]) -> list[str]:
+def _coverage(snapshot: ClusterSnapshot, flows: Flows, names: Sequence[str]) -> list[Remark]:
     """Pairs and nodes that nothing is known about."""
     if len(names) < 2:
         return []
@@ -160,28 +168,19 @@ def _coverage(snapshot: ClusterSnapshot, flows: Flows, names: Sequence[str]) -> 
     failed = _pairs(sample for sample in snapshot.samples if sample.status is SampleStatus.FAILED)
     pairs = len(names) * (len(names) - 1) // 2
     if not measured:
-        return ["No pair of nodes was measured: every link is estimated from the data sheet."]
-    sentences = []
+        return [remark("nothing_measured")]
+    doubts = []
     if small:
-        sentences.append(
-            f"On {len(small)} of {pairs} node pairs only small messages were measured (below {LARGE_BYTES / MIB:g}"
-            " MiB a flow), as by a test that ended early: larger ones are estimated from the class of the pair."
-        )
+        doubts.append(remark("only_small_messages", pairs=len(small), of=pairs, message_bytes=LARGE_BYTES))
     if failed:
         again = len(failed & (measured - small))
-        sentences.append(
-            f"{len(failed)} of {pairs} node pairs have failed tests ({again} of them also succeeded in others):"
-            " failed counts as unknown."
-        )
+        doubts.append(remark("failed_tests", pairs=len(failed), of=pairs, succeeded=again))
     if missing := pairs - len(measured):
-        sentences.append(
-            f"{missing} of {pairs} node pairs ({100 * missing / pairs:.0f} %) were never measured: they are"
-            " estimated from their class."
-        )
+        doubts.append(remark("never_measured", pairs=missing, of=pairs))
     heard = {name for pair in measured for name in pair}
-    silent = [name for name in names if name not in heard]
-    lost = [f"Node {name} has no measurement at all: all its links are estimated." for name in silent]
-    return [*sentences, *_shortened(lost, "more nodes have no measurement at all")]
+    silent = [remark("node_without_measurement", node=name) for name in names if name not in heard]
+    more = remark("more_nodes_without_measurement", count=len(silent) - NAMED_AT_MOST)
+    return [*doubts, *_shortened(silent, more)]
 
 
 def _pairs(samples: Iterable[Sample]) -> set[tuple[str, str]]:
@@ -190,7 +189,5 @@ def _pairs(samples: Iterable[Sample]) -> set[tuple[str, str]]:
     return {(a, b) if a < b else (b, a) for a, b in directed}
 
 
-def _shortened(sentences: list[str], rest: str) -> list[str]:
-    if len(sentences) <= NAMED_AT_MOST:
-        return sentences
-    return [*sentences[:NAMED_AT_MOST], f"{len(sentences) - NAMED_AT_MOST} {rest}."]
+def _shortened(doubts: list[Remark], more: Remark) -> list[Remark]:
+    return doubts if len(doubts) <= NAMED_AT_MOST else [*doubts[:NAMED_AT_MOST], more]

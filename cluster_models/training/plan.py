@@ -10,6 +10,7 @@ from typing import Final
 
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.model.architecture import Architecture
+from cluster_models.remarks import Remark
 from cluster_models.training.expert_balance import ExpertBalance
 from cluster_models.training.expert_slots import ExpertSlots
 from cluster_models.training.failure_domains import FailureDomainLosses
@@ -234,18 +235,25 @@ class Certificate:
     candidates_pruned: int
     candidates_placed: int
     solver: str
-    explanation: str
+    limits: tuple[Remark, ...] = ()
+    """Limits of the space that was searched; empty in plans of before they were kept."""
+    unpriced: int = 0
+    """Candidates that there was no time to price; only that none of them beats ``bound`` is known."""
+    unlisted: int = 0
+    """Numbers of GPUs whose candidates there was no time to list: the counts leave them out."""
+    basis: Remark | None = None
+    """Origin of the configuration where nothing was searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A configuration that lost, and why in one sentence; ``time`` has its parts where it was placed."""
+    """A configuration that lost, and why; ``time`` has its parts where it was placed."""
 
     configuration: Configuration
     step_s: float
     slower_by: float
     peak_memory_bytes: float
-    reason: str
+    reason: Remark
     time: TimeBreakdown | None = None
 
 
@@ -285,8 +293,8 @@ class Confidence:
     """How sure the step time is: the measured one is expected between ``step_low_s`` and ``step_high_s``.
 
     With probability ``level``, from the errors of ``runs`` measured runs of ``family``, each as predicted without
-    its like; runs of one source err together, so all are worth ``independent_runs``.  ``outside`` has a sentence
-    for each respect in which none of them was like this plan, by ``doublings_outside`` in all.
+    its like; runs of one source err together, so all are worth ``independent_runs``.  ``outside`` has each
+    respect in which none of them was like this plan, by ``doublings_outside`` in all.
     """
 
     step_low_s: float
@@ -294,7 +302,7 @@ class Confidence:
     level: float
     family: str
     runs: int
-    outside: tuple[str, ...]
+    outside: tuple[Remark, ...]
     independent_runs: float = 0.0
     """0 in plans of before this was known."""
     doublings_outside: float = 0.0
@@ -333,7 +341,7 @@ class Plan:
     model_flops_per_s_per_gpu: float
     mfu: float
     certificate: Certificate
-    warnings: tuple[str, ...]
+    warnings: tuple[Remark, ...]
     alternatives: tuple[Alternative, ...]
     timeline: tuple[TimelineEvent, ...]
     unused_nodes: tuple[str, ...]
@@ -374,8 +382,8 @@ class NoPlan:
     no candidate), ``missing_bytes`` by how much per GPU, ``remedies`` what would make something fit.
     """
 
-    reason: str
+    reasons: tuple[Remark, ...]
     closest: Configuration | None
     missing_bytes: float | None
-    remedies: tuple[str, ...]
+    remedies: tuple[Remark, ...]
     provenance: Provenance

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cluster_models.remarks import Remark
+
 
 @dataclass(frozen=True, slots=True)
 class Drifted:
@@ -38,10 +40,9 @@ class Robustness:
 
     draws: int
     slow_link: float
-    spread_from: str
+    spread_from: Remark
     step: Drifted
     rivals: tuple[Rival, ...]
     mean_loss: float
     worst_loss: float
     safer: int | None
-    summary: str

@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.training.comparison import step_difference
-from cluster_models.training.plan import Alternative, TimeBreakdown
+from cluster_models.remarks import Remark, remark
+from cluster_models.training.plan import TIME_PARTS, Alternative, TimeBreakdown
 from cluster_models.training.selection import CloseCall, Trial
 from solver.answer.assemble import configuration_of
 from solver.answer.time_account import time_breakdown
@@ -139,16 +139,20 @@ def _trial(call: CloseCall, plan: tuple[float, int], other: Alternative) -> Tria
     return Trial(call.alternative, steps, WARM_UP_STEPS, (WARM_UP_STEPS + steps) * gpu_seconds / 60, gain)
 
 
-def _reason(time: TimeBreakdown, best: TimeBreakdown, *, is_better: bool) -> str:
-    """How much slower, and what it gains and loses by; what is printed adds up."""
+def _reason(time: TimeBreakdown, best: TimeBreakdown, *, is_better: bool) -> Remark:
+    """How much slower it is, and what it gains and loses by, in seconds of each part of the step."""
     more = time.step_s - best.step_s
     share = abs(more) / best.step_s
     if share < NOTICEABLE:
-        return "As fast as the plan."
-    lead = f"{100 * share:.2f} % {'slower' if more > 0 else 'faster'}"
-    if more < 0 and not is_better:
-        lead += " per step but worse by the objective"
-    return f"{lead} {step_difference(time, best)}."
+        return remark("as_fast")
+    parts = tuple(getattr(time, part) - getattr(best, part) for part in TIME_PARTS)
+    return remark(
+        "slower" if more > 0 else "faster" if is_better else "faster_but_worse",
+        share=share,
+        more_s=more,
+        parts=tuple(TIME_PARTS),
+        parts_more_s=parts,
+    )
 
 
 def misfits(problem: PlanningProblem, state: SearchState, best: TimeBreakdown) -> Iterator[Alternative]:
@@ -174,8 +178,11 @@ def _too_large(candidate: Candidate, bound_s: float, best_s: float) -> Alternati
         step_s=bound_s,
         slower_by=bound_s / best_s - 1,
         peak_memory_bytes=float(total.max()),
-        reason=(
-            f"Does not fit: stage {stage} needs {total[stage] / 2**30:.1f} GiB of {limit[stage] / 2**30:.1f} GiB "
-            f"(at best {bound_s:.2f} s a step)."
+        reason=remark(
+            "does_not_fit",
+            stage=stage,
+            needs_bytes=float(total[stage]),
+            limit_bytes=float(limit[stage]),
+            bound_s=bound_s,
         ),
     )

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from cluster_models.model.flops import AttentionCount, model_flops_per_token
+from cluster_models.remarks import Remark
 from cluster_models.training.plan import (
     Certificate,
     Configuration,
@@ -58,7 +59,7 @@ def assemble_plan(
     assignment: IntArray,
     *,
     certificate: Certificate,
-    doubts: Sequence[str] | None = None,
+    doubts: Sequence[Remark] | None = None,
     has_timeline: bool = True,
 ) -> Plan:
     """The plan of ``candidate`` with slot ``k`` on node ``assignment[k]`` of its fabric, without alternatives.

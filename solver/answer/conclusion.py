@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from solver.answer.alternatives import (
 )
 from solver.answer.assemble import assemble_plan
 from solver.answer.choice import Chosen
-from solver.answer.coverage import coverage
+from solver.answer.coverage import limits
 from solver.answer.robustness import Contender, Drift, drift_of, robustness
 from solver.answer.trade_offs import trade_offs
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch
@@ -31,13 +30,6 @@ from solver.placement.build import degrees_of
 from solver.problem import Backend, PlanningProblem, SearchOptions
 from solver.refine import Candidate
 from solver.search_state import SearchState
-
-_ENDS: Final = {
-    StopReason.PROVEN: "Every other candidate and placement is ruled out to within {percent:.2f} % of the best.",
-    StopReason.WORK_LIMIT: "The search used up its effort; what is left may be up to {percent:.2f} % better.",
-    StopReason.TIME_LIMIT: "The time limit ended the search; what is left may be up to {percent:.2f} % better.",
-    StopReason.CANCELLED: "The search was cancelled; what is left may be up to {percent:.2f} % better.",
-}
 
 
 def describe(batch: CandidateBatch, index: int) -> str:
@@ -104,11 +96,8 @@ def _certificate(
     objective, bound = state.best_objective, max(0.0, state.bound)
     gap = (objective - bound) / objective
     candidates = state.candidates
-    is_late = state.is_late(state.target(options))
+    left = candidates.left if state.is_late(state.target(options)) else LeftOut()
     placed = sum(is_placed(state, index) for index in state.known)
-    ending = _ENDS[stopped_by].format(percent=100 * gap)
-    if is_late:
-        ending += _late(candidates.left)
     versions = solver_versions()
     solver = f"HiGHS {versions['highs']}" if options.backend is Backend.HIGHS else f"CBC (PuLP {versions['pulp']})"
     return Certificate(
@@ -118,21 +107,13 @@ def _certificate(
         stopped_by=stopped_by,
         candidates_total=candidates.total,
         candidates_infeasible=candidates.infeasible,
-        candidates_pruned=candidates.total - candidates.infeasible - placed - is_late * candidates.left.unpriced,
+        candidates_pruned=candidates.total - candidates.infeasible - placed - left.unpriced,
         candidates_placed=placed,
         solver=solver,
-        explanation=f"{ending} {coverage(problem, state.fabrics)}",
+        limits=tuple(limits(problem, state.fabrics)),
+        unpriced=left.unpriced,
+        unlisted=left.worlds,
     )
-
-
-def _late(left: LeftOut) -> str:
-    """Work that there was no time for, in a sentence."""
-    parts = []
-    if left.unpriced:
-        parts.append(f"to price {left.unpriced:,} candidates")
-    if left.worlds:
-        parts.append(f"to list those on {left.worlds:,} numbers of GPUs, which the counts leave out")
-    return f" There was no time {' and '.join(parts)}: only that none of them beats the bound is known."
 
 
 def _contender(drift: Drift, candidate: Candidate, state: SearchState, index: int) -> Contender:
@@ -140,4 +121,4 @@ def _contender(drift: Drift, candidate: Candidate, state: SearchState, index: in
     assignment = state.known[index].assignment
     assert assignment is not None
     steps = drift.step_s(candidate, assignment)
-    return Contender(str(degrees_of(candidate.batch)), steps, float(state.candidates.weight[index]))
+    return Contender(steps, float(state.candidates.weight[index]))

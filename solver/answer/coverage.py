@@ -1,9 +1,10 @@
-"""Coverage of a certificate, and every limit of the space that was searched, in words."""
+"""Limits of the space that a certificate covers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cluster_models.remarks import Remark, remark
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.interleaving import Interleaving, takes_group_sizes
 from cluster_models.training.schedules import PipelineSchedule
@@ -15,45 +16,42 @@ from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
 
 
-def coverage(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> str:
-    """Sentences on the plans that a certificate for ``problem`` speaks of, and on those that it does not."""
-    kept = " that keep the rules of workload.placement" if problem.workload.placement else ""
-    return (
-        "The proof covers all legal combinations of degrees, micro-batches, virtual stages, "
-        f"{_schedules(problem.workload)}recomputation, sharding and rank order, and all orders of hosts{kept}, "
-        "under the cost model. "
-        f"Its limits: {'; '.join(_limits(problem, fabrics))}. "
-        "It says nothing about the error of the cost model itself."
-    )
-
-
-def _limits(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> Iterator[str]:
-    """One clause for each limit that this problem meets."""
+def limits(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> Iterator[Remark]:
+    """Every limit of the space of ``problem``: plans beyond it are not covered by its certificate."""
     architecture, workload = problem.architecture, problem.workload
+    if workload.placement:
+        yield remark("limit_rules_kept")
     if workload.framework.fills_stages:
-        yield f"layers are spread over stages as {workload.framework.name} fills them"
+        yield remark("limit_layers_filled", framework=workload.framework.name)
     else:
-        yield "layers are spread over stages by rule, at least one to each"
-    yield "all layers have one policy of recomputation"
-    yield "plans take as many GPUs of each host, or a part of a single one that divides it"
-    yield "tensor groups lie inside a node or NVLink domain"
+        yield remark("limit_layers_by_rule")
+    yield remark("limit_one_recomputation")
+    yield remark("limit_equal_hosts")
+    yield remark("limit_tensor_inside")
     if Sharding.PARAMETERS in workload.sharding:
-        yield "sharded parameters come without a pipeline"
+        yield remark("limit_sharded_without_pipeline")
     if architecture.layers > 1 and workload.pinned.get("virtual_pipeline") != 1:
         yield _groups(workload.framework)
+    if len(workload.framework.schedules) > 1:
+        yield remark("limit_schedules", schedules=tuple(map(str, _offered(workload))))
     events = max(map(events_of_chunk, _offered(workload)), default=2)
     if events * workload.global_batch * architecture.layers > MOST_EVENTS:
-        yield f"a replica runs at most {MOST_EVENTS:,} forwards and backwards a step"
+        yield remark("limit_schedule_length", events=MOST_EVENTS)
     if _leaves_cuts_out(problem, workload):
-        yield "experts are cut no further than the ranks they lie on ask for"
+        yield remark("limit_expert_cuts")
+    yield from _limits_of_hosts(workload, fabrics)
+
+
+def _limits_of_hosts(workload: TrainingWorkload, fabrics: Sequence[Fabric]) -> Iterator[Remark]:
+    """Limits of the units and mixes of hosts that candidates lie on."""
     if any(fabric.wider for fabric in fabrics):
-        yield "each candidate lies in the widest units of an NVLink domain that it fills, joined by health"
+        yield remark("limit_widest_units")
     if max((fabric.nodes_per_unit for fabric in fabrics), default=1) > MOST_WIDTHS:
-        yield f"units in a domain of more than {MOST_WIDTHS} nodes have a divisor or a power of two of nodes"
+        yield remark("limit_unit_widths", nodes=MOST_WIDTHS)
     if any(fabric.is_mixed for fabric in fabrics):
-        yield f"mixes of GPU kinds have at most {MOST_KINDS}, whose faster GPUs take as many stages as they can"
+        yield remark("limit_mixes", kinds=MOST_KINDS)
         if any(schedule.is_v_shaped for schedule in _offered(workload)):
-            yield "mixes of GPU kinds run no V-shaped schedule"
+            yield remark("limit_mixes_not_v_shaped")
 
 
 def _offered(workload: TrainingWorkload) -> tuple[PipelineSchedule, ...]:
@@ -61,24 +59,15 @@ def _offered(workload: TrainingWorkload) -> tuple[PipelineSchedule, ...]:
     return tuple(schedule for schedule in workload.schedule if schedule in workload.framework.schedules)
 
 
-def _schedules(workload: TrainingWorkload) -> str:
-    """The schedules, unless 1F1B alone is known."""
-    several = len(workload.framework.schedules) > 1
-    return f"schedules ({', '.join(_offered(workload))}), " if several else ""
-
-
-def _groups(framework: Framework) -> str:
+def _groups(framework: Framework) -> Remark:
     """The numbers of micro-batches that come with virtual stages."""
     if framework.interleaving is Interleaving.NONE:
-        return f"{framework.name} has no virtual stages"
+        return remark("limit_no_virtual_stages", framework=framework.name)
     if takes_group_sizes(framework):
-        return (
-            "virtual stages come with at least as many micro-batches as pipeline ranks, in groups of as many, or "
-            "of the fewest that the framework takes where ranks do not divide them"
-        )
+        return remark("limit_groups_sized")
     if framework.interleaving is Interleaving.PYTORCH:
-        return "virtual stages come with equal groups of at least as many micro-batches as pipeline ranks"
-    return "virtual stages come with whole groups of as many micro-batches as pipeline ranks"
+        return remark("limit_groups_equal")
+    return remark("limit_groups_whole")
 
 
 def _leaves_cuts_out(problem: PlanningProblem, workload: TrainingWorkload) -> bool:

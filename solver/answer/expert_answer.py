@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from cluster_models.remarks import Remark, remark
 from cluster_models.training.expert_balance import ExpertBalance, LayerBalance, WorkloadBalance
 from cluster_models.training.expert_slots import ExpertSlots
 from solver.candidates import IntArray
@@ -60,29 +61,24 @@ def expert_balance(problem: PlanningProblem, candidate: Candidate, assignment: I
     )
 
 
-def expert_warnings(slots: ExpertSlots | None, balance: ExpertBalance | None, step_s: float) -> Iterator[str]:
-    """One sentence for each thing that the plan takes for granted of the experts."""
+def expert_warnings(slots: ExpertSlots | None, balance: ExpertBalance | None, step_s: float) -> Iterator[Remark]:
+    """What the plan assumes about its experts."""
     if slots is None or balance is None:
         return
     natural = tuple(range(slots.experts))
     if any(row != natural for row in slots.slots):
-        yield (
-            "Experts leave their natural order: the step time holds for a checkpoint permuted as the exports say; "
-            f"with experts in contiguous blocks the same plan would take {balance.contiguous_step_s:.3g} s a step "
-            f"instead of {step_s:.3g} s."
-        )
+        yield remark("experts_reordered", contiguous_step_s=balance.contiguous_step_s, step_s=step_s)
     if uncounted := len(slots.layers) - len(balance.layers):
-        yield (
-            f"Of {len(slots.layers)} layers with experts {uncounted} were not counted: they keep their order and "
-            "are taken at the calibrated imbalance."
-        )
-    planned = [each.name for each in balance.workloads if each.weight > 0]
+        yield remark("layers_not_counted", layers=uncounted, of=len(slots.layers))
+    planned = tuple(each.name for each in balance.workloads if each.weight > 0)
     for each in balance.workloads:
         if each.imbalance > _WORSE * balance.imbalance:
-            yield (
-                f"Experts are placed for {' and '.join(planned)}: under {each.name} the slowest expert rank "
-                f"carries {each.imbalance:.2f} times the mean, {balance.imbalance / each.imbalance:.0%} of "
-                "the balance planned for."
+            yield remark(
+                "worse_balanced_workload",
+                planned=planned,
+                workload=each.name,
+                imbalance=each.imbalance,
+                planned_imbalance=balance.imbalance,
             )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
 from cluster_models.links.model import LinkModel
+from cluster_models.remarks import Remark, remark
 from cluster_models.training.plan import Configuration, NoPlan
 from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.answer.assemble import configuration_of, provenance
@@ -18,6 +20,10 @@ from solver.placement.cluster_fabrics import mixed_fabrics
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import prepare
+
+LEAST_HEADROOM: Final = 0.01
+SHARD_OPTIMIZER: Final = "shard_optimizer"
+SHARD_PARAMETERS: Final = "shard_parameters"
 
 
 def no_plan(
@@ -30,20 +36,21 @@ def no_plan(
     remedies = tuple(_working_remedies(problem, [fabric for fabric in fabrics if not fabric.is_mixed]))
     origin = provenance(problem, options)
     if candidates.total == 0:
-        reason = (
-            "No combination of degrees obeys all rules: the pinned and forbidden degrees, a global batch of "
-            f"{problem.workload.global_batch} sequences and the GPUs allowed leave none."
-        )
-        return NoPlan(reason, None, None, remedies, origin)
+        illegal = remark("no_legal_degrees", global_batch=problem.workload.global_batch)
+        return NoPlan((illegal,), None, None, remedies, origin)
     closest = int(np.argmin(candidates.excess_bytes))
     missing = float(candidates.excess_bytes[closest])
     configuration = _configuration(problem, fabrics, candidates, closest)
-    reason = (
-        f"None of {candidates.total} legal candidates fits into memory; the closest ({configuration.degrees}, "
-        f"micro-batch {configuration.micro_batch}, recompute {configuration.recompute}, sharding "
-        f"{configuration.sharding}) misses by {missing / 2**30:.1f} GiB per GPU."
+    too_large = remark(
+        "nothing_fits",
+        candidates=candidates.total,
+        degrees=str(configuration.degrees),
+        micro_batch=configuration.micro_batch,
+        recompute=configuration.recompute,
+        sharding=configuration.sharding,
+        missing_bytes=missing,
     )
-    return NoPlan(reason, configuration, missing, remedies, origin)
+    return NoPlan((too_large,), configuration, missing, remedies, origin)
 
 
 def _configuration(
@@ -55,41 +62,39 @@ def _configuration(
     )
 
 
-def _working_remedies(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> Iterator[str]:
-    """Sentences of the relaxations under which something fits; the largest shortage if none does."""
+def _working_remedies(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> Iterator[Remark]:
+    """The relaxations under which something fits; the largest shortage if none does."""
     found = False
-    for sentence, workload in _relaxations(problem.workload):
+    for remedy, workload in _relaxations(problem.workload):
         if _fits(replace(problem, workload=workload), fabrics[0].links):
             found = True
-            yield sentence
+            yield remedy
     grown = _nodes_needed(problem, fabrics)
     if grown is not None:
-        yield f"Use about {grown} such nodes instead of {max(f.nodes * f.nodes_per_unit for f in fabrics)}."
+        yield remark("more_nodes", nodes=grown, present=max(f.nodes * f.nodes_per_unit for f in fabrics))
     elif not found:
-        yield "Nothing simple helps: use GPUs with more memory, a smaller model or a shorter sequence."
+        yield remark("nothing_simple_fits")
 
 
-def _relaxations(workload: TrainingWorkload) -> Iterator[tuple[str, TrainingWorkload]]:
+def _relaxations(workload: TrainingWorkload) -> Iterator[tuple[Remark, TrainingWorkload]]:
     if set(workload.recompute) != set(Recompute):
-        yield "Allow full recomputation.", replace(workload, recompute=tuple(Recompute))
+        yield remark("allow_recomputation"), replace(workload, recompute=tuple(Recompute))
     if Sharding.OPTIMIZER not in workload.sharding:
-        sharding = (*workload.sharding, Sharding.OPTIMIZER)
-        yield "Allow optimizer sharding (distributed optimizer, ZeRO-1).", replace(workload, sharding=sharding)
+        yield remark(SHARD_OPTIMIZER), replace(workload, sharding=(*workload.sharding, Sharding.OPTIMIZER))
     if Sharding.PARAMETERS not in workload.sharding:
-        sharding = (*workload.sharding, Sharding.PARAMETERS)
-        yield "Allow parameter sharding (ZeRO-3, FSDP).", replace(workload, sharding=sharding)
-    for degree in workload.pinned:
-        rest = {name: size for name, size in workload.pinned.items() if name != degree}
-        yield f"Do not pin {degree} to {workload.pinned[degree]}.", replace(workload, pinned=rest)
+        yield remark(SHARD_PARAMETERS), replace(workload, sharding=(*workload.sharding, Sharding.PARAMETERS))
+    for degree, size in workload.pinned.items():
+        rest = {name: other for name, other in workload.pinned.items() if name != degree}
+        yield remark("unpin", degree=degree, size=size), replace(workload, pinned=rest)
     if workload.forbidden:
-        yield "Do not forbid degrees.", replace(workload, forbidden={})
+        yield remark("allow_degrees"), replace(workload, forbidden={})
     if workload.max_gpus is not None:
-        yield f"Allow more than {workload.max_gpus} GPUs.", replace(workload, max_gpus=None)
+        yield remark("allow_gpus", gpus=workload.max_gpus), replace(workload, max_gpus=None)
     if workload.avoid_nodes:
-        yield "Use the avoided nodes too.", replace(workload, avoid_nodes=())
-    if workload.memory_headroom > 0.01:
-        sentence = f"Lower the memory head-room from {100 * workload.memory_headroom:.0f} % to 1 %."
-        yield sentence, replace(workload, memory_headroom=0.01)
+        yield remark("use_avoided_nodes"), replace(workload, avoid_nodes=())
+    if workload.memory_headroom > LEAST_HEADROOM:
+        lower = remark("lower_headroom", headroom=workload.memory_headroom, least=LEAST_HEADROOM)
+        yield lower, replace(workload, memory_headroom=LEAST_HEADROOM)
 
 
 def _fits(problem: PlanningProblem, links: LinkModel) -> bool:

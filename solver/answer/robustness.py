@@ -15,6 +15,7 @@ import numpy as np
 
 from cluster_models.links.model import LinkModel, effective_links
 from cluster_models.links.spread import LinkSpread, Spread, SpreadOrigin, link_spread
+from cluster_models.remarks import Remark, remark
 from cluster_models.training.robustness import Drifted, Rival, Robustness
 from cluster_models.training.workload import LinkBandwidth, TrainingWorkload
 from solver.answer.warnings import used_links
@@ -133,7 +134,6 @@ def drifted_steps(
 class Contender:
     """A placed candidate in every draw: step time (D,), and what the objective pays for a second of it."""
 
-    name: str
     step_s: FloatArray
     weight: float
 
@@ -157,7 +157,7 @@ def robustness(plan: Contender, rivals: Sequence[Contender], spread: Spread | No
         Rival(index, rival.step, float((plan.objective <= rival.objective * (1 + ROUNDING)).mean()))
         for index, rival in enumerate(rivals)
     )
-    found = Robustness(
+    return Robustness(
         draws=len(plan.step_s),
         slow_link=0.0 if spread is None else 1 - math.exp(-spread.decile),
         spread_from=_source(spread),
@@ -166,9 +166,7 @@ def robustness(plan: Contender, rivals: Sequence[Contender], spread: Spread | No
         mean_loss=float(loss.mean()),
         worst_loss=float(loss.max()),
         safer=_safer(plan, rivals),
-        summary="",
     )
-    return replace(found, summary=_summary(found, [rival.name for rival in rivals]))
 
 
 def _safer(plan: Contender, rivals: Sequence[Contender]) -> int | None:
@@ -178,53 +176,10 @@ def _safer(plan: Contender, rivals: Sequence[Contender]) -> int | None:
     return safest - 1 if slow[safest] < slow[0] * (1 - NOTICEABLE) else None
 
 
-def _source(spread: Spread | None) -> str:
+def _source(spread: Spread | None) -> Remark:
     if spread is None:
-        return "the plan sends nothing between nodes"
-    if spread.decile == 0 and spread.origin is SpreadOrigin.PUBLISHED:
-        return "what the plan sends stays inside NVLink domains"
+        return remark("drift_no_traffic")
     if spread.origin is SpreadOrigin.PUBLISHED:
-        return "published for other clusters; too few tests were repeated on this one"
-    agree = ", which agree" if spread.decile == 0 else ""
-    where = "on links of the same class" if spread.origin is SpreadOrigin.CLASS else "on other links of the cluster"
-    return f"{spread.repeats} repeated tests {where}{agree}"
-
-
-def _summary(found: Robustness, names: Sequence[str]) -> str:
-    """One plain sentence."""
-    if found.slow_link == 0:
-        return f"Drift of links does not touch the plan: {found.spread_from}."
-    start = f"When links change (one in ten {100 * found.slow_link:.0f} % or more below its median)"
-    step = (
-        f"a step takes {_seconds(found.step.step_p10_s)} to {_seconds(found.step.step_p90_s)} in four cases of five"
-    )
-    if not found.rivals:
-        return f"{start}, {step}."
-    sentence = f"{start}, {step} and the plan {_standing(found)}"
-    if found.safer is None:
-        return f"{sentence}."
-    rival = found.rivals[found.safer].step
-    return (
-        f"{sentence}; {names[found.safer]} is the safer choice: its slow decile is {_seconds(rival.step_p90_s)} "
-        f"against {_seconds(found.step.step_p90_s)}."
-    )
-
-
-def _standing(found: Robustness) -> str:
-    """How the plan does against its alternatives."""
-    if all(rival.plan_ahead == 1 for rival in found.rivals):
-        return f"stays ahead of {'every alternative' if len(found.rivals) > 1 else 'its only alternative'} in all"
-    return (
-        f"stays ahead of the runner-up in {_percent(found.rivals[0].plan_ahead)}, losing "
-        f"{_percent(found.mean_loss)} on average and {_percent(found.worst_loss)} at worst to the best alternative"
-    )
-
-
-def _seconds(value: float) -> str:
-    return f"{value:#.4g} s" if value >= 0.1 else f"{1e3 * value:#.4g} ms"
-
-
-def _percent(share: float) -> str:
-    """Two digits; what is just below all is not rounded to it."""
-    percent = 100 * share
-    return f"{percent:.1f} %" if 99 < percent < 100 else f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
+        return remark("drift_inside_domains") if spread.decile == 0 else remark("drift_published")
+    same_class = spread.origin is SpreadOrigin.CLASS
+    return remark("drift_repeated_tests", repeats=spread.repeats, same_class=same_class, agree=spread.decile == 0)

@@ -9,10 +9,10 @@ import numpy as np
 
 from cluster_models.cluster.switches import Figure
 from cluster_models.cluster.topology import Cluster
+from cluster_models.remarks import Remark, remark
 from cluster_models.training.placement_rules import PlacementRules, RankGroup, Spread
 from cluster_models.training.plan import Degrees, RankOrder
 from cluster_models.training.workload import Sharding
-from cluster_models.wording import named
 from solver.candidates import ORDER_CODES, SHARDING_CODES, IntArray
 from solver.compiled import step_seconds, violations
 from solver.placement.build import degrees_of
@@ -26,14 +26,14 @@ NOTICEABLE = 0.002
 """Shares of the step below which a shared switch is not worth a word."""
 
 
-def site_warnings(problem: PlanningProblem, candidate: Candidate, assignment: IntArray) -> Iterator[str]:
-    """One sentence for each rule not kept, each kind of state without a copy, and what switches cost."""
+def site_warnings(problem: PlanningProblem, candidate: Candidate, assignment: IntArray) -> Iterator[Remark]:
+    """Rules that are not kept, kinds of state without a copy, and what switches cost."""
     yield from _broken_rules(problem, candidate, assignment)
     yield from _states_without_copy(problem, candidate)
     yield from _switches(problem, candidate, assignment)
 
 
-def _broken_rules(problem: PlanningProblem, candidate: Candidate, assignment: IntArray) -> Iterator[str]:
+def _broken_rules(problem: PlanningProblem, candidate: Candidate, assignment: IntArray) -> Iterator[Remark]:
     """Only configurations given in full may break rules: what a search returns keeps them."""
     asked = problem.workload.placement
     if not asked:
@@ -44,7 +44,7 @@ def _broken_rules(problem: PlanningProblem, candidate: Candidate, assignment: In
     for words, rules in _one_by_one(asked):
         alone = compile_rules(replace(terrain, asked=rules), degrees, order, eligible)
         if violations(assignment, alone) or not _kept_by_degrees(rules, terrain, degrees, order):
-            yield f"It does not {words}, as the workload asks."
+            yield remark("rule_not_kept", rule=words)
 
 
 def _kept_by_degrees(rules: PlacementRules, terrain: Terrain, degrees: Degrees, order: RankOrder) -> bool:
@@ -69,19 +69,15 @@ def _one_by_one(asked: PlacementRules) -> Iterator[tuple[str, PlacementRules]]:
         yield "use the nodes required", PlacementRules(require_nodes=asked.require_nodes)
 
 
-def _states_without_copy(problem: PlanningProblem, candidate: Candidate) -> Iterator[str]:
+def _states_without_copy(problem: PlanningProblem, candidate: Candidate) -> Iterator[Remark]:
     rules = [str(rule) for rule in problem.workload.placement.spread if rule.group is RankGroup.DATA]
     sharding = SHARDING_CODES[int(candidate.batch.sharding[0])]
     if not rules or int(candidate.batch.data[0]) == 1 or sharding is Sharding.NONE:
         return
-    what = "weights, gradients and optimizer state" if sharding is Sharding.PARAMETERS else "optimizer state"
-    yield (
-        f"Sharding {sharding} leaves a single copy of the {what}: with {rules[0]} a lost place still takes "
-        f"{'them' if ',' in what else 'it'} along."
-    )
+    yield remark("single_copy", sharding=sharding, rule=rules[0])
 
 
-def _switches(problem: PlanningProblem, candidate: Candidate, assignment: IntArray) -> Iterator[str]:
+def _switches(problem: PlanningProblem, candidate: Candidate, assignment: IntArray) -> Iterator[Remark]:
     """Cost of sharing switches, and those of their figures that nobody measured."""
     arrays, cluster = candidate.placement.arrays, problem.snapshot.cluster
     if not len(arrays.uplinks.bytes_per_s):
@@ -96,10 +92,7 @@ def _switches(problem: PlanningProblem, candidate: Candidate, assignment: IntArr
     )
     lost = 1 - step_seconds(assignment, free)[0] / step_s
     if lost > NOTICEABLE:
-        yield (
-            f"Sharing the uplinks of switches takes {100 * lost:.1f} % of the step; the bound of the proof leaves "
-            "them out, so that the gap may not close."
-        )
+        yield remark("shared_uplinks", share=lost)
     nominal = sorted(
         f"{label} {place}"
         for label in crossed
@@ -107,7 +100,7 @@ def _switches(problem: PlanningProblem, candidate: Candidate, assignment: IntArr
         if uplink.figure is Figure.NOMINAL and place in {_place(candidate, cluster, label, n) for n in used}
     )
     if nominal:
-        yield f"The uplinks of {named(nominal)} are nominal figures: measured ones are usually lower."
+        yield remark("nominal_uplinks", switches=tuple(nominal))
 
 
 def _place(candidate: Candidate, cluster: Cluster, label: str, unit: int) -> str | None:

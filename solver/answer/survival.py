@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from cluster_models.jobs.running import RecoveryPolicy
+from cluster_models.remarks import remark
 from cluster_models.training.failure_domains import FailureDomainLosses
 from cluster_models.training.plan import NoPlan, Plan
+from solver.answer.remedies import SHARD_OPTIMIZER, SHARD_PARAMETERS
 from solver.costs.training_state import PlanState, states_of
 from solver.degrees.surviving import losses_of
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 PHYSICAL_LABELS: Final = ("node", "nvlink_domain", "leaf", "rack", "zone")
 """Labels that are failure domains whatever a workload or the switches speak of."""
-_SHARDING_REMEDY: Final = ("Allow optimizer sharding", "Allow parameter sharding")
+_SHARDING_REMEDIES: Final = {SHARD_OPTIMIZER, SHARD_PARAMETERS}
 
 
 def with_losses(answer: Plan | NoPlan, problem: PlanningProblem) -> Plan | NoPlan:
@@ -37,17 +39,17 @@ def with_losses(answer: Plan | NoPlan, problem: PlanningProblem) -> Plan | NoPla
         return replace(answer, workload=workload, survives=survives(answer, policy, problem.snapshot.cluster))
     if not workload.survive:
         return answer
-    asked = ", ".join(f"{label}: {count}" for label, count in workload.survive.items())
-    needs = "every part of the state on two nodes or more"
-    if losses_of(workload).by_replicas:
-        needs = "unsharded state, and replicas in several places"
-    remedies = [remedy for remedy in answer.remedies if not remedy.startswith(_SHARDING_REMEDY)]
-    if losses_of(workload).by_replicas and len(remedies) < len(answer.remedies):
-        remedies.append(
-            "Survive less: sharded state fits, and memory_checkpoint with survive: {node: 1} allows it."
-        )
-    reason = f"{answer.reason} Under workload.survive ({asked}) a plan needs {needs}."
-    return replace(answer, reason=reason, remedies=tuple(remedies))
+    by_replicas = bool(losses_of(workload).by_replicas)
+    remedies = [remedy for remedy in answer.remedies if remedy.code not in _SHARDING_REMEDIES]
+    if by_replicas and len(remedies) < len(answer.remedies):
+        remedies.append(remark("survive_less"))
+    needs = remark(
+        "survival_needs",
+        labels=tuple(workload.survive),
+        losses=tuple(workload.survive.values()),
+        by_replicas=by_replicas,
+    )
+    return replace(answer, reasons=(*answer.reasons, needs), remedies=tuple(remedies))
 
 
 def survives(plan: Plan, recovery: RecoveryPolicy, cluster: Cluster) -> tuple[FailureDomainLosses, ...]:

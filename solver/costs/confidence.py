@@ -23,6 +23,7 @@ from typing import Any, Final
 from cluster_models.calibration.fitted import ErrorSpread, FittedParameters
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.model.architecture import Architecture
+from cluster_models.remarks import Remark, remark
 from cluster_models.training.plan import Confidence, Configuration
 from cluster_models.training.workload import TrainingWorkload
 from solver.costs.calibration import has_framework, has_kind, kind_family
@@ -81,23 +82,10 @@ class Family:
     choices: Mapping[str, tuple[str, ...]]
 
 
-EXTENTS: Final[Mapping[str, str]] = {
-    "gpus": "GPUs",
-    "hidden": "hidden size",
-    "sequence_length": "sequence length",
-    "tensor": "tensor parallel size",
-    "pipeline": "pipeline parallel size",
-    "context": "context parallel size",
-    "expert": "expert parallel size",
-    "micro_batch": "micro-batch",
-}
-"""The numbers whose calibrated range is known, and what they are called."""
-CHOICES: Final[Mapping[str, str]] = {
-    "precision": "precision",
-    "sharding": "sharding",
-    "recompute": "recomputation",
-}
-"""The settings whose calibrated values are known, and what they are called."""
+EXTENTS: Final = ("gpus", "hidden", "sequence_length", "tensor", "pipeline", "context", "expert", "micro_batch")
+"""The numbers whose calibrated range is known."""
+CHOICES: Final = ("precision", "sharding", "recompute")
+"""The settings whose calibrated values are known."""
 
 
 def extents_of(subject: Subject) -> dict[str, int]:
@@ -207,14 +195,8 @@ def overhead_beyond(subject: Subject, family: Family, step_s: float) -> float:
     return max(0.0, overhead - family.overhead)
 
 
-def _on_overheads(doublings: float) -> tuple[str, ...]:
-    if doublings < LEAST_TOLD:
-        return ()
-    sentence = (
-        f"The step is {2.0**doublings:.1f} times as far from its matrix products as usual, by overheads of the "
-        "framework that no run told: the interval reaches higher for it."
-    )
-    return (sentence,)
+def _on_overheads(doublings: float) -> tuple[Remark, ...]:
+    return () if doublings < LEAST_TOLD else (remark("unmeasured_overheads", ratio=2.0**doublings),)
 
 
 def widened(reach: float, doublings: float, per_doubling: float) -> float:
@@ -250,14 +232,13 @@ def confidence_of_mix(
     each = [confidence_of(subject, step_s, own) for subject in subjects]
     if len(each) == 1:
         return each[0]
-    names = ", ".join(subject.gpu.name for subject in subjects)
-    mixed = f"Stages on several GPU kinds ({names}) were not calibrated, only each kind by itself."
+    mixed = remark("uncalibrated_mix", gpu_kinds=tuple(subject.gpu.name for subject in subjects))
     widest = max(each, key=lambda sure: sure.step_high_s - sure.step_low_s)
     return replace(
         widest,
         step_low_s=min(sure.step_low_s for sure in each),
         step_high_s=max(sure.step_high_s for sure in each),
-        outside=tuple(dict.fromkeys([mixed, *(sentence for sure in each for sentence in sure.outside)])),
+        outside=tuple(dict.fromkeys([mixed, *(respect for sure in each for respect in sure.outside)])),
     )
 
 
@@ -276,33 +257,26 @@ def blend(few: ErrorSpread, many: ErrorSpread, independent: float) -> ErrorSprea
     )
 
 
-def outside_calibration(subject: Subject, own: FittedParameters | None = None) -> tuple[str, ...]:
-    """One sentence for each respect in which no run of the family was like this configuration."""
+def outside_calibration(subject: Subject, own: FittedParameters | None = None) -> tuple[Remark, ...]:
+    """Every respect in which no run of the family was like this configuration."""
     family, novelty = family_of(subject, own), novelty_of(subject, own)
     kind, framework = subject.gpu.name, subject.workload.framework
-    sentences = []
+    name, found = framework.calibrated_as, []
     if novelty in {Novelty.KIND, Novelty.BOTH}:
-        sentences.append(f"No measured run on {kind} was at hand: its parameters are estimated.")
+        found.append(remark("unmeasured_gpu_kind", gpu_kind=kind))
     if novelty in {Novelty.FRAMEWORK, Novelty.BOTH}:
-        taken = f"those of {framework.like}, which its user says it is like" if framework.like else "estimated"
-        sentences.append(f"No measured run of {framework.calibrated_as} was at hand: its parameters are {taken}.")
+        found.append(remark("unmeasured_framework", framework=name, like=framework.like))
     if novelty is Novelty.PAIR:
-        name = framework.calibrated_as
-        sentences.append(f"No measured run of {name} on {kind} was at hand, only of each with others.")
-    for name, value in extents_of(subject).items():
-        low, high = family.extents[name]
+        found.append(remark("unmeasured_pair", framework=name, gpu_kind=kind))
+    for size, value in extents_of(subject).items():
+        low, high = family.extents[size]
         if not low <= value <= high:
-            limits = f"{low}" if low == high else f"{low}..{high}"
-            sentences.append(f"{_capital(EXTENTS[name])} {value} lies outside the calibrated {limits}.")
-    for name, choice in choices_of(subject).items():
-        if choice not in family.choices[name]:
-            met = ", ".join(family.choices[name])
-            sentences.append(f"{_capital(CHOICES[name])} {choice} was not calibrated, only {met}.")
-    return tuple(sentences)
-
-
-def _capital(words: str) -> str:
-    return words[0].upper() + words[1:]
+            found.append(remark("uncalibrated_size", size=size, value=value, low=low, high=high))
+    for setting, choice in choices_of(subject).items():
+        met = family.choices[setting]
+        if choice not in met:
+            found.append(remark("uncalibrated_setting", setting=setting, value=choice, calibrated=met))
+    return tuple(found)
 
 
 def _concerns(own: FittedParameters, subject: Subject) -> bool:

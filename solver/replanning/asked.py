@@ -12,6 +12,7 @@ from typing import Final
 from cluster_models.errors import InvalidInput
 from cluster_models.jobs.recovery import Migration, RecoveryAction
 from cluster_models.jobs.running import RunningJob
+from cluster_models.remarks import remark
 from solver.replanning.columns import JobColumns, columns_of
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.site import site_of
@@ -61,17 +62,16 @@ def set_aside(job: RunningJob, wrong: InvalidInput) -> JobColumns:
 
     Or, its other option, without it.
     """
-    reason = f"nothing can be worked out for it: {wrong}"
     pause = RecoveryOption(
         job_id=job.id,
         action=RecoveryAction.PAUSE,
         holds=frozenset(),
         value_flop=0.0,
         tokens_per_s=0.0,
-        limited_by="its plan",
+        limited_by=remark("limit_plan"),
         migration=Migration(),
         plan=None,
-        reason=reason,
+        reason=remark("not_worked_out", problem=str(wrong)),
     )
     wait = replace(pause, action=RecoveryAction.WAIT, holds=held_gpus(job))
     columns = JobColumns(job, (), ())

@@ -13,7 +13,7 @@ from cluster_models.training.plan import StopReason
 from solver.answer.survival import survives
 from solver.replanning.check import gap_of
 from solver.replanning.columns import JobColumns
-from solver.replanning.explain import considered_actions, lost_gpu_hours, reason_of
+from solver.replanning.explain import causes_of, considered_actions, lost_gpu_hours, reasons_of
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.program import Gpu
 from solver.replanning.touched import held_gpus, spare_gpus
@@ -105,6 +105,7 @@ def _decided(
         value_flop=option.value_flop,
         lost_gpu_hours=lost_gpu_hours(problem, job, option),
         survives=_survives(problem, job, option),
-        reason=reason_of(problem, job, option, rivals, takers),
+        causes=causes_of(problem, job),
+        reasons=reasons_of(problem, job, option, rivals, takers),
         considered=considered_actions(option, rivals, tuple(columns.refused.values()), job, takers),
     )

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from cluster_models.jobs.recovery import BatchDecision, ConsideredAction, RecoveryAction
 from cluster_models.jobs.running import RunningJob
+from cluster_models.remarks import remark
 from cluster_models.training.plan import StopReason
 from solver.problem import SearchOptions
 from solver.replanning import options as actions
@@ -94,7 +95,7 @@ def _as_large_as_wanted(view: View, free: Sequence[str]) -> actions.Answer:
     live = sum(site.resources.offers(host, 1) for host in dict.fromkeys(site.job.nodes))
     needed = -(-wanted // site.gpus) - live
     if wanted <= degrees.gpus or wanted % (degrees.gpus // degrees.data) or len(free) < needed:
-        return actions.refused(RecoveryAction.RESHAPE, "it is as large as it can be")
+        return actions.refused(RecoveryAction.RESHAPE, remark("largest_already"))
     full = replace(configuration, degrees=replace(degrees, data=wanted * degrees.data // degrees.gpus))
     return in_shape(view, free[: max(0, needed)], full, SearchOptions(alternatives=0))
 

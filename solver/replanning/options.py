@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 
 from cluster_models.jobs.recovery import ConsideredAction, Migration, RecoveryAction
+from cluster_models.remarks import Remark, remark
 from cluster_models.training.plan import NoPlan, Plan
-from cluster_models.wording import named
 from solver.candidates import IntArray
 from solver.problem import SearchOptions
 from solver.replanning.filling import exchanged, fill_slots
@@ -59,12 +59,12 @@ def keep(site: JobSite, *, migrate: Migrate = migration, restart: bool = False) 
         return _still_rerouted(site)
     gone = [site.job.nodes[slot * site.units.width] for slot in site.broken]
     if gone:
-        return refused(action, f"{named(gone)} cannot carry its ranks any more")
+        return refused(action, remark("nodes_cannot_carry", nodes=tuple(gone)))
     everything = frozenset((place.node, place.gpu) for place in site.job.plan.placement.ranks)
     if not restart and everything & site.lost:
-        return refused(action, "a GPU that it runs on is lost")
+        return refused(action, remark("own_gpu_lost"))
     placed = Placed(site.asked, site.candidate, site.home)
-    plan = plan_of(site.resources, placed, "The job stays as it was planned.")
+    plan = plan_of(site.resources, placed, remark("job_stays"))
     moves = Migration()
     if restart:
         moves = migrate(site.job, plan, problem=site.problem, lost=everything, links=site.links)
@@ -74,7 +74,7 @@ def keep(site: JobSite, *, migrate: Migrate = migration, restart: bool = False) 
         plan,
         moves,
         limited_by=limit_of(placed, plan),
-        reason="it starts again where it was" if restart else "nothing that it uses is lost",
+        reason=remark("starts_again" if restart else "nothing_lost"),
         is_touched=True,
     )
 
@@ -83,7 +83,7 @@ def _still_rerouted(site: JobSite) -> Answer:
     """A job that runs around ranks lost before goes on doing so, as long as no more of it is lost."""
     plan = site.job.plan
     if len(living_ranks(site)) < len(plan.placement.ranks):
-        return refused(RecoveryAction.NONE, "more of the ranks that it runs on are lost")
+        return refused(RecoveryAction.NONE, remark("more_ranks_lost"))
     found = rerouted(site, living_cells(site))
     if found.step_s > plan.time.step_s:  # on slower nodes or links than it was re-routed on
         plan = plan_without(site, found)
@@ -92,8 +92,8 @@ def _still_rerouted(site: JobSite) -> Answer:
         RecoveryAction.NONE,
         plan,
         Migration(),
-        limited_by="ranks lost before, whose work others share",
-        reason="nothing that it uses is lost",
+        limited_by=remark("limit_ranks_lost"),
+        reason=remark("nothing_lost"),
         is_touched=True,
     )
 
@@ -118,16 +118,15 @@ def swap(
     open_slots = [int(slot) for slot in slots if home[slot] == slot or not (mend and usable[home[slot]])]
     free = [int(unit) for unit in np.flatnonzero(usable) if unit >= units.slots and unit not in home]
     if not site.is_touched:
-        return refused(action, "nothing that it uses is lost")
+        return refused(action, remark("nothing_lost"))
     if len(free) < len(open_slots):
-        what = "nodes" if units.width == 1 else f"units of {units.width} nodes in one NVLink domain"
-        lacking = f"{len(open_slots)} of its {what} cannot carry its ranks"
-        return refused(action, f"{lacking}, and {len(free)} spare ones can")
+        lacking = remark("spares_short", lost=len(open_slots), unit_nodes=units.width, spares=len(free))
+        return refused(action, lacking)
     price_s = _prices_in_steps(site, prices, free)
     allowed = site.rules_broken(home)
     filled = fill_slots(site.candidate.placement, home, open_slots, free, price_s=price_s, allowed=allowed)
     if filled is None:
-        return refused(action, "no choice of spares keeps the GPU kind of each stage and the placement rules")
+        return refused(action, remark("no_spares_keep_rules"))
     orders = [filled.assignment]
     if filled.step_s > site.job.plan.time.step_s * (1 + WORTH_MOVING):
         further = exchanged(
@@ -140,17 +139,17 @@ def swap(
 def _swapped(site: JobSite, assignment: IntArray, migrate: Migrate) -> RecoveryOption:
     """The option of the job's own configuration on ``assignment``."""
     placed = Placed(site.asked, site.candidate, assignment)
-    plan = plan_of(site.resources, placed, "The lost part was placed; other ranks moved only where that pays.")
+    plan = plan_of(site.resources, placed, remark("lost_part_placed"))
     moves = migrate(site.job, plan, problem=site.problem, lost=site.state_lost, links=site.links)
     taken = [host for host in plan.placement.hosts if host not in site.resources.held]
     lost = [host for slot in site.broken for host in site.units.members[slot] if not site.resources.carries(host)]
-    reason = f"{named(taken)} for {named(lost)}, all other ranks stay"
     if len(taken) == len(plan.placement.hosts):
-        reason = f"it starts on {named(taken)}"
+        reason = remark("starts_on", nodes=tuple(taken))
     elif not taken:
-        reason = "free GPUs of its own nodes take over"
-    elif not np.array_equal(np.delete(assignment, site.broken), np.delete(site.home, site.broken)):
-        reason = f"{named(taken)} for {named(lost)}, and live ranks change places, which the faster step pays"
+        reason = remark("own_gpus_take_over")
+    else:
+        stay = np.array_equal(np.delete(assignment, site.broken), np.delete(site.home, site.broken))
+        reason = remark("swapped", taken=tuple(taken), lost=tuple(lost), others_stay=stay)
     return option_of(
         site.resources,
         RecoveryAction.SWAP,
@@ -186,26 +185,24 @@ def _shrunk(
     action, data = RecoveryAction.SHRINK_DATA_PARALLEL, site.job.plan.configuration.degrees.data
     most = min(data - 1, most_replicas(site, len(usable), node_gpus))
     if most < 1:
-        return refused(action, "it has one replica" if data == 1 else "what is left of it holds no whole replica")
+        return refused(action, remark("one_replica" if data == 1 else "no_whole_replica"))
     sizes = [size for size in data_sizes(site, most, node_gpus) if replicas in {None, size.data}]
     if not sizes:
         return refused(action, no_size(site, replicas or most))
     placed = best_size(site, sizes, usable)
     if placed is None:
-        return refused(
-            action, f"{sizes[0].data} replicas or fewer do not fit into memory or break a placement rule"
-        )
-    plan = plan_of(site.resources, placed, "The replicas that are left stay where they are as far as they can.")
+        return refused(action, remark("sizes_do_not_fit", replicas=sizes[0].data))
+    plan = plan_of(site.resources, placed, remark("replicas_stay"))
     moves = migrate(site.job, plan, problem=site.problem, lost=site.state_lost, links=site.links)
     degrees, batch = plan.configuration.degrees, placed.asked.workload.global_batch
-    changed = f" and a global batch of {batch}" if batch != site.asked.workload.global_batch else ""
+    changed = batch if batch != site.asked.workload.global_batch else None
     return option_of(
         site.resources,
         action,
         plan,
         moves,
         limited_by=limit_of(placed, plan),
-        reason=f"it goes on with {degrees.data} of {data} replicas{changed}",
+        reason=remark("fewer_replicas", replicas=degrees.data, before=data, global_batch=changed),
         is_touched=site.is_touched,
     )
 
@@ -215,7 +212,7 @@ def reroute(site: JobSite, *, migrate: Migrate = migration) -> Answer:
     action, job = RecoveryAction.REROUTE, site.job
     alive = living_cells(site)
     if alive.all():
-        return refused(action, "every replica of every stage lives")
+        return refused(action, remark("every_replica_lives"))
     if reason := cannot_reroute(site, alive):
         return refused(action, reason)
     found = rerouted(site, alive)
@@ -229,8 +226,8 @@ def reroute(site: JobSite, *, migrate: Migrate = migration) -> Answer:
         action,
         plan,
         moves,
-        limited_by=f"stage {stage}, whose work {living} of {len(alive)} replicas share",
-        reason=f"its peers run the micro-batches of {int((~alive).sum())} lost parts, and nothing moves",
+        limited_by=remark("limit_shared_stage", stage=stage, replicas=living, of=len(alive)),
+        reason=remark("peers_take_over", parts=int((~alive).sum())),
         is_touched=True,
     )
 
@@ -241,16 +238,16 @@ def reshape(
     """Other degrees on what is left of the job and ``nodes``, as the planner finds them within ``limit_s``."""
     action, job = RecoveryAction.RESHAPE, site.job
     if not job.recovery.may_reshape:
-        return refused(action, "its degrees may not change (recovery.may_reshape)")
+        return refused(action, remark("may_not_reshape"))
     started = time.monotonic()
     shapes = shapes_on(site, nodes)
-    if isinstance(shapes, str):
+    if isinstance(shapes, Remark):
         return refused(action, shapes)
     options = SearchOptions(time_limit_s=limit_s, seed=seed, gap=RESHAPE_GAP, alternatives=0)
     spent_s, choice = time.monotonic() - started, shapes.asked.workload.choice
     found = plan_within(shapes.asked, shapes.space, options, spent_s=spent_s, choice=choice)
     if isinstance(found, NoPlan):
-        return refused(action, found.reason)
+        return refused(action, *found.reasons)
     return reshaped(site, found, migrate)
 
 
@@ -262,10 +259,10 @@ def reshaped(site: JobSite, found: Plan, migrate: Migrate) -> RecoveryOption:
     job, plan = site.job, as_its_owner_asks(site, on_familiar_hosts(site, found))
     moves = migrate(job, plan, problem=site.problem, lost=site.state_lost, links=site.links)
     action, reason = RecoveryAction.RESHAPE, what_changes(job.plan, plan)
-    if not reason:
+    if reason is None:
         stays = plan.placement == job.plan.placement
         action = RecoveryAction.RESTART_IN_PLACE if stays else RecoveryAction.SWAP
-        reason = "it starts again where it was" if stays else _moved(job.nodes, plan.placement.hosts)
+        reason = remark("starts_again") if stays else _moved(job.nodes, plan.placement.hosts)
     return option_of(
         site.resources,
         action,
@@ -277,12 +274,12 @@ def reshaped(site: JobSite, found: Plan, migrate: Migrate) -> RecoveryOption:
     )
 
 
-def _moved(old: Sequence[str], new: Sequence[str]) -> str:
-    """Nodes that are taken and nodes that are left, in words."""
-    taken, left = ([host for host in ours if host not in theirs] for ours, theirs in ((new, old), (old, new)))
+def _moved(old: Sequence[str], new: Sequence[str]) -> Remark:
+    """Nodes that are taken and nodes that are left."""
+    taken = tuple(host for host in new if host not in old)
     if not taken:
-        return "its ranks change places on its own nodes"
-    return f"{named(taken)} for {named(left)}" if left else f"it takes {named(taken)}, too"
+        return remark("ranks_change_places")
+    return remark("moved", taken=taken, left=tuple(host for host in old if host not in new))
 
 
 def wait(site: JobSite, *, migrate: Migrate = migration) -> Answer:
@@ -296,10 +293,10 @@ def wait(site: JobSite, *, migrate: Migrate = migration) -> Answer:
         holds=frozenset((place.node, place.gpu) for place in job.plan.placement.ranks),
         value_flop=option_value(job, job.plan.tokens_per_s, moves, horizon_s=problem.horizon_s, starts_s=starts_s),
         tokens_per_s=0.0,
-        limited_by="the nodes that are out",
+        limited_by=remark("limit_nodes_out"),
         migration=moves,
         plan=None,
-        reason=f"its nodes are expected back in {_duration(starts_s)}",
+        reason=remark("nodes_back", seconds=starts_s),
     )
 
 
@@ -313,21 +310,17 @@ def pause(site: JobSite, *, is_paused: bool = False) -> RecoveryOption:
         holds=frozenset(),
         value_flop=-least_gain,
         tokens_per_s=0.0,
-        limited_by="GPUs",
+        limited_by=remark("limit_gpus"),
         migration=Migration(),
         plan=None,
-        reason="it stays paused" if is_paused else "it frees its GPUs for others",
+        reason=remark("stays_paused" if is_paused else "frees_gpus"),
         least_gain_flop=least_gain,
     )
 
 
-def refused(action: RecoveryAction, reason: str) -> ConsideredAction:
+def refused(action: RecoveryAction, *reasons: Remark) -> ConsideredAction:
     """An action that cannot be taken."""
-    return ConsideredAction(action, None, reason)
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds / 3600:.3g} h" if seconds >= 3600 else f"{seconds / 60:.3g} min"
+    return ConsideredAction(action, None, reasons)
 
 
 def _prices_in_steps(site: JobSite, prices: Mapping[str, float], units: Sequence[int]) -> dict[int, float]:

@@ -10,6 +10,7 @@ import numpy as np
 from cluster_models.jobs.recovery import Migration, RecoveryAction
 from cluster_models.jobs.running import RunningJob
 from cluster_models.links.model import LinkModel
+from cluster_models.remarks import Remark, remark
 from cluster_models.training.plan import (
     TIME_PARTS,
     Certificate,
@@ -32,9 +33,9 @@ from solver.replanning.values import least_gain_flop, option_value, spares_flop
 SLOW_SHARE: Final = 0.01
 """Share of the step that slow compute must cost to be named as the limit."""
 
-_BETWEEN_NODES: Final = frozenset(
-    TIME_PARTS[part] for part in ("context_s", "expert_s", "pipeline_transfer_s", "data_exposed_s")
-)
+COMPUTE: Final = "compute_s"
+_BETWEEN_NODES: Final = frozenset({"context_s", "expert_s", "pipeline_transfer_s", "data_exposed_s"})
+"""Parts of a step that links between nodes take."""
 
 
 class Migrate(Protocol):
@@ -77,7 +78,7 @@ class Placed:
         return float((memory.total_bytes - memory.limit_bytes).max())
 
 
-def given(step_s: float, explanation: str) -> Certificate:
+def given(step_s: float, basis: Remark) -> Certificate:
     """The certificate of a plan that was not searched for: nothing but its own step is known."""
     return Certificate(
         objective=step_s,
@@ -89,18 +90,18 @@ def given(step_s: float, explanation: str) -> Certificate:
         candidates_pruned=0,
         candidates_placed=1,
         solver="none",
-        explanation=explanation,
+        basis=basis,
     )
 
 
-def plan_of(resources: JobResources, placed: Placed, explanation: str) -> Plan:
+def plan_of(resources: JobResources, placed: Placed, basis: Remark) -> Plan:
     """The plan of ``placed``, without a timeline; ranks that stay on a node keep their GPUs."""
     plan = assemble_plan(
         placed.asked,
         SearchOptions(),
         placed.candidate,
         placed.assignment,
-        certificate=given(placed.step_s, explanation),
+        certificate=given(placed.step_s, basis),
         doubts=resources.problem.doubts(placed.asked.workload.link_bandwidth),
         has_timeline=False,
     )
@@ -122,8 +123,8 @@ def option_of(
     plan: Plan,
     migration: Migration,
     *,
-    limited_by: str,
-    reason: str,
+    limited_by: Remark,
+    reason: Remark,
     is_touched: bool,
 ) -> RecoveryOption:
     """The option of running by ``plan`` after ``migration``.
@@ -153,7 +154,7 @@ def option_of(
     )
 
 
-def limit_of(placed: Placed, plan: Plan) -> str:
+def limit_of(placed: Placed, plan: Plan) -> Remark:
     """The largest cost beside the compute of healthy GPUs: a slow node, or a part of the step and its slow link."""
     candidate, arrays = placed.candidate, placed.candidate.placement.arrays
     fabric, used = candidate.fabric, np.unique(placed.assignment)
@@ -163,29 +164,22 @@ def limit_of(placed: Placed, plan: Plan) -> str:
     part, part_s = _largest_part(plan.time)
     if slow_s > max(SLOW_SHARE * step_s, part_s):
         slowest = int(used[fabric.slowdown[used].argmax()])
-        more = 100 * (float(fabric.slowdown[slowest]) - 1)
-        return f"{fabric.names[slowest]}, which computes {more:.0f} % slower"
-    return part + (_slowest_link(placed) if part in _BETWEEN_NODES else "")
+        return remark("limit_slow_node", node=fabric.names[slowest], slowdown=float(fabric.slowdown[slowest]))
+    pairs = used_links(candidate.placement, placed.assignment)
+    if part not in _BETWEEN_NODES or not len(pairs):
+        return remark("limit_part", part=part)
+    seconds = fabric.hop_s(HEALTH_BYTES)[pairs[:, 0], pairs[:, 1]]
+    a, b = pairs[int(seconds.argmax())]
+    return remark("limit_slow_link", part=part, source=fabric.names[a], destination=fabric.names[b])
 
 
-def limit_of_time(time: TimeBreakdown) -> str:
+def limit_of_time(time: TimeBreakdown) -> Remark:
     """The largest cost beside compute, from the parts of the step alone."""
-    return _largest_part(time)[0]
+    return remark("limit_part", part=_largest_part(time)[0])
 
 
 def _largest_part(time: TimeBreakdown) -> tuple[str, float]:
     """The largest part of a step beside compute, or compute where none is noticeable, and its seconds."""
-    parts = {name: getattr(time, part) for part, name in TIME_PARTS.items() if part != "compute_s"}
-    worst = max(parts, key=lambda name: parts[name])
-    return (worst, parts[worst]) if parts[worst] > SLOW_SHARE * time.step_s else ("compute", 0.0)
-
-
-def _slowest_link(placed: Placed) -> str:
-    """The slowest pair of nodes that the plan sends between, in words; empty where it sends nothing."""
-    fabric = placed.candidate.fabric
-    pairs = used_links(placed.candidate.placement, placed.assignment)
-    if not len(pairs):
-        return ""
-    seconds = fabric.hop_s(HEALTH_BYTES)[pairs[:, 0], pairs[:, 1]]
-    a, b = pairs[int(seconds.argmax())]
-    return f", slowest from {fabric.names[a]} to {fabric.names[b]}"
+    parts = {part: getattr(time, part) for part in TIME_PARTS if part != COMPUTE}
+    worst = max(parts, key=lambda part: parts[part])
+    return (worst, parts[worst]) if parts[worst] > SLOW_SHARE * time.step_s else (COMPUTE, 0.0)

@@ -16,6 +16,7 @@ from cluster_models.jobs.recovery import ConsideredAction, Migration, RecoveryAc
 from cluster_models.jobs.running import InvalidRunningJob, RunningJob
 from cluster_models.links.model import LinkModel, effective_links
 from cluster_models.links.suspicions import suspicions
+from cluster_models.remarks import Remark
 from cluster_models.training.plan import Plan
 from cluster_models.training.workload import LinkBandwidth
 from solver.placement.link_times import LinkTimes
@@ -152,7 +153,7 @@ class ReplanProblem:
             self._times[bandwidth, flows] = LinkTimes(self.links(bandwidth), flows)
         return self._times[bandwidth, flows]
 
-    def doubts(self, bandwidth: LinkBandwidth) -> tuple[str, ...]:
+    def doubts(self, bandwidth: LinkBandwidth) -> tuple[Remark, ...]:
         """Warnings for a reader of any plan on this cluster about its measurements."""
         if bandwidth not in self._doubts:
             tables = self.links(bandwidth).tables if bandwidth is LinkBandwidth.MEDIAN else None
@@ -164,7 +165,7 @@ class ReplanProblem:
         return {}
 
     @cached_property
-    def _doubts(self) -> dict[LinkBandwidth, tuple[str, ...]]:
+    def _doubts(self) -> dict[LinkBandwidth, tuple[Remark, ...]]:
         return {}
 
     @cached_property
@@ -197,10 +198,10 @@ class RecoveryOption:
     holds: frozenset[tuple[str, int]]
     value_flop: float
     tokens_per_s: float
-    limited_by: str
+    limited_by: Remark
     migration: Migration
     plan: Plan | None
-    reason: str
+    reason: Remark
     refused: tuple[ConsideredAction, ...] = ()
     least_gain_flop: float = 0.0
     spares_flop: float = 0.0

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from cluster_models.remarks import Remark, remark
 from cluster_models.training.plan import Plan, RankPlace
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Sharding
@@ -43,28 +44,28 @@ class Rerouted:
         return int(self.alive.sum(axis=0).argmin())
 
 
-def cannot_reroute(site: JobSite, alive: BoolArray) -> str:
-    """Why the live cells (D, P) cannot take over the others' work; empty where they can."""
+def cannot_reroute(site: JobSite, alive: BoolArray) -> Remark | None:
+    """Why the live cells (D, P) cannot take over the others' work; ``None`` where they can."""
     configuration, least = site.job.plan.configuration, site.job.recovery.least_gpus
     degrees = configuration.degrees
     cell = degrees.tensor * degrees.context
-    reasons = {
-        "its framework does not re-route micro-batches (recovery.may_reroute)": not site.job.recovery.may_reroute,
-        "stages are interleaved, and their micro-batches have a fixed order": degrees.virtual_pipeline > 1,
-        "its schedule has a fixed order": configuration.schedule is not PipelineSchedule.ONE_F_ONE_B,
-        "its experts lie across data ranks": degrees.expert_block > cell,
-        "its weights are shared out among data ranks": configuration.sharding is Sharding.PARAMETERS,
-        "all replicas of some stage are lost": not alive.any(axis=0).all(),
-        f"fewer than {least} GPUs are left (recovery.least_gpus)": int(alive.sum()) * cell < least,
-    }
-    return next((reason for reason, holds in reasons.items() if holds), "") or _too_full(site, alive)
+    reasons = (
+        (remark("may_not_reroute"), not site.job.recovery.may_reroute),
+        (remark("interleaved_order"), degrees.virtual_pipeline > 1),
+        (remark("schedule_order"), configuration.schedule is not PipelineSchedule.ONE_F_ONE_B),
+        (remark("experts_across_data"), degrees.expert_block > cell),
+        (remark("weights_shared_out"), configuration.sharding is Sharding.PARAMETERS),
+        (remark("stage_lost"), not alive.any(axis=0).all()),
+        (remark("too_few_gpus", gpus=least), int(alive.sum()) * cell < least),
+    )
+    return next((reason for reason, holds in reasons if holds), None) or _too_full(site, alive)
 
 
-def _too_full(site: JobSite, alive: BoolArray) -> str:
-    """The stage whose live ranks cannot hold the optimizer shards of the lost ones; empty where all can."""
+def _too_full(site: JobSite, alive: BoolArray) -> Remark | None:
+    """The stage whose live ranks cannot hold the optimizer shards of the lost ones; ``None`` where all can."""
     free = _free_bytes(site, alive)
     stage = int(free.argmin())
-    return f"the optimizer state of stage {stage} does not fit on the ranks left" if free[stage] < 0 else ""
+    return remark("optimizer_state_too_large", stage=stage) if free[stage] < 0 else None
 
 
 def _free_bytes(site: JobSite, alive: BoolArray) -> FloatArray:
@@ -130,7 +131,7 @@ def plan_without(site: JobSite, found: Rerouted) -> Plan:
     step_s = max(found.step_s, plan.time.step_s)
     slower = step_s / plan.time.step_s
     bubble_s = plan.time.pipeline_bubble_s + step_s - plan.time.step_s
-    warning = f"Micro-batches of {site.job.name} are re-routed around lost ranks."
+    warning = remark("micro_batches_rerouted", job=site.job.name)
     confidence = plan.confidence and replace(
         plan.confidence,
         step_low_s=plan.confidence.step_low_s * slower,
@@ -144,7 +145,7 @@ def plan_without(site: JobSite, found: Rerouted) -> Plan:
         tokens_per_s_per_gpu=plan.tokens_per_s_per_gpu / slower,
         model_flops_per_s_per_gpu=plan.model_flops_per_s_per_gpu / slower,
         mfu=plan.mfu / slower,
-        certificate=given(step_s, "The step of re-routed micro-batches was simulated; there was no search."),
+        certificate=given(step_s, remark("rerouted_step_simulated")),
         alternatives=(),
         timeline=(),
         confidence=confidence,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Final
 
 from cluster_models.errors import InvalidInput
+from cluster_models.remarks import Remark, remark
 from cluster_models.training.plan import Plan
 from cluster_models.training.workload import Objective
 from solver.answer.assemble import place_ranks
@@ -15,6 +17,9 @@ from solver.replanning.matching import relabel
 from solver.replanning.outcome import on_own_gpus
 from solver.replanning.site import JobSite, without_replicas, workload_for
 from solver.search import SearchSpace, search_space
+
+_SETTINGS: Final = ("micro_batch", "recompute", "sharding", "rank_order", "schedule")
+"""Settings of a configuration beside degrees and layers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +31,7 @@ class Shapes:
     gpus: IntArray
 
 
-def shapes_on(site: JobSite, nodes: Collection[str]) -> Shapes | str:
+def shapes_on(site: JobSite, nodes: Collection[str]) -> Shapes | Remark:
     """The shapes of the job on its live nodes and ``nodes``, or why there are none.
 
     Everything in the workload holds but a pinned number of replicas and the objective, which becomes the shortest
@@ -36,14 +41,14 @@ def shapes_on(site: JobSite, nodes: Collection[str]) -> Shapes | str:
     try:
         space = search_space(asked, site.links)
     except InvalidInput as contradiction:
-        return str(contradiction)
+        return remark("contradiction", problem=str(contradiction))
     batch = space.priced.batch
     gpus = batch.tensor * batch.context * batch.data * batch.pipeline
     wanted: BoolArray = gpus >= recovery.least_gpus
     fits = space.priced.excess_bytes <= 0
     if not (fits & wanted & space.kept.mask).any():
-        lacking = f"is as large as {recovery.least_gpus} GPUs" if (fits & space.kept.mask).any() else "fits"
-        return f"no legal shape {lacking} on what is left of the job and {len(nodes)} more nodes"
+        least = recovery.least_gpus if (fits & space.kept.mask).any() else None
+        return remark("no_shape", least_gpus=least, nodes=len(nodes))
     kept = replace(space.kept, mask=space.kept.mask & wanted)
     return Shapes(asked, replace(space, kept=kept), gpus)
 
@@ -94,21 +99,17 @@ def on_familiar_hosts(site: JobSite, plan: Plan) -> Plan:
     return replace(plan, placement=on_own_gpus(site.resources, placement))
 
 
-def what_changes(old: Plan, new: Plan) -> str:
-    """How ``new`` is run in another way than ``old``, in words; empty where only its places may differ."""
+def what_changes(old: Plan, new: Plan) -> Remark | None:
+    """How ``new`` is run in another way than ``old``; ``None`` where only its places may differ."""
     before, after = old.configuration, new.configuration
     if after.degrees != before.degrees:
-        return f"{after.degrees} instead of {before.degrees}"
-    pairs = [
-        ("micro-batch", before.micro_batch, after.micro_batch),
-        ("recomputation", before.recompute, after.recompute),
-        ("sharding", before.sharding, after.sharding),
-        ("rank order", before.rank_order, after.rank_order),
-        ("schedule", before.schedule, after.schedule),
-    ]
+        return remark("other_degrees", degrees=str(after.degrees), before=str(before.degrees))
+    pairs = [(name, getattr(before, name), getattr(after, name)) for name in _SETTINGS]
     if old.workload is not None and new.workload is not None:
-        pairs.append(("global batch", old.workload.global_batch, new.workload.global_batch))
-    changes = [f"{name} {now} instead of {was}" for name, was, now in pairs if now != was]
-    if after.stage_layers != before.stage_layers:
-        changes.append("other numbers of layers on its stages")
-    return f"its degrees stay, with {' and '.join(changes)}" if changes else ""
+        pairs.append(("global_batch", old.workload.global_batch, new.workload.global_batch))
+    changes = [(name, str(was), str(now)) for name, was, now in pairs if now != was]
+    layers = after.stage_layers != before.stage_layers
+    if not changes and not layers:
+        return None
+    names, was, now = zip(*changes, strict=True) if changes else ((), (), ())
+    return remark("other_settings", settings=names, before=was, after=now, other_layers=layers)

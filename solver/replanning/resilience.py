@@ -11,9 +11,9 @@ import numpy as np
 
 from cluster_models.errors import InvalidInput
 from cluster_models.links.model import effective_links
+from cluster_models.remarks import Remark, remark
 from cluster_models.training.plan import NoPlan, Plan
 from cluster_models.training.workload import Sharding
-from cluster_models.units import GIB
 from solver.answer.survival import losses_by
 from solver.costs.training_state import homes_of, instances_of, states_of, units_of
 from solver.replanning.migration import WARM_UP_STEPS
@@ -138,7 +138,7 @@ class Hardening:
     host_bytes: float
     step_s: float
     is_possible: bool
-    sentence: str
+    means: Remark
 
 
 def hardenings(
@@ -193,8 +193,7 @@ def _kept_copies(
             0.0,
             _between_instances_s(plan, 2 * instances, slowest),
             fits,
-            f"Keep {2 * instances} instances of the optimizer instead of {instances}: "
-            f"{extra / GIB:.1f} GiB more on a GPU.",
+            remark("more_instances", instances=2 * instances, before=instances, gpu_bytes=extra),
         )
     if configuration.sharding is not Sharding.NONE:
         unsharded = replace(plan, configuration=replace(configuration, sharding=Sharding.NONE))
@@ -207,7 +206,7 @@ def _kept_copies(
             0.0,
             0.0,
             fits,
-            f"Do not shard: {extra / GIB:.1f} GiB more on a GPU, and the optimizer's step is that much longer.",
+            remark("no_sharding", gpu_bytes=extra),
         )
 
 
@@ -225,8 +224,7 @@ def _in_memory(plan: Plan, recovery: RecoveryPolicy, cluster: Cluster, label: st
         2 * node_bytes,
         sending_s,
         True,
-        f"Keep each checkpoint in the memory of its node and of the next ({2 * node_bytes / GIB:.0f} GiB a node): "
-        "nothing is lost with a node but the steps since the checkpoint.",
+        remark("checkpoint_in_memory", node_bytes=2 * node_bytes),
     )
 
 
@@ -271,6 +269,12 @@ def _spread(
         0.0,
         slower_s,
         True,
-        f"Plan with survive: {{{label}: {now + 1}}}: {found.configuration.degrees}, sharding "
-        f"{found.configuration.sharding}, {1e3 * slower_s:.0f} ms a step more.",
+        remark(
+            "plan_that_survives",
+            label=label,
+            losses=now + 1,
+            degrees=str(found.configuration.degrees),
+            sharding=found.configuration.sharding,
+            slower_s=slower_s,
+        ),
     )

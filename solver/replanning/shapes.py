@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 
 from cluster_models.errors import InvalidInput
-from cluster_models.jobs.recovery import ConsideredAction, RecoveryAction
+from cluster_models.jobs.recovery import RecoveryAction
 from cluster_models.links.model import LinkModel
+from cluster_models.remarks import remark
 from cluster_models.training.plan import Configuration, NoPlan, Plan
-from cluster_models.wording import named
 from solver.candidates import FloatArray, IntArray, batch_of
 from solver.degrees.ruled import kept_candidates
 from solver.placement.fabric import Fabric
@@ -119,8 +119,8 @@ def books_of(
             space = SearchSpace(fabrics, priced, kept_candidates(asked, fabrics, priced))
             book = ShapeBook(asked, site.links, space, gpus, bounds_of(asked, priced, least_gpus=least))
         elif pinned := asked.workload.pinned:
-            kept = named([f"{name} {size}" for name, size in pinned.items()])
-            refusal = actions.refused(RecoveryAction.RESHAPE, f"no shape that it may have keeps {kept}, as pinned")
+            kept = tuple(f"{name} {size}" for name, size in pinned.items())
+            refusal = actions.refused(RecoveryAction.RESHAPE, remark("no_shape_as_pinned", pinned=kept))
             for columns in group:
                 columns.add([refusal])
         books |= {columns.job.id: book for columns in group}
@@ -152,12 +152,12 @@ def in_shape(
     try:
         space = search_space(asked, site.links)
     except InvalidInput as contradiction:
-        return ConsideredAction(action, None, str(contradiction))
+        return actions.refused(action, remark("contradiction", problem=str(contradiction)))
     if not ((space.priced.excess_bytes <= 0) & space.kept.mask).any():
-        return ConsideredAction(action, None, f"{degrees} cannot be placed on what is left and {len(nodes)} nodes")
+        return actions.refused(action, remark("cannot_be_placed", degrees=str(degrees), nodes=len(nodes)))
     found = plan_within(asked, space, options)
     if not isinstance(found, Plan):
-        return ConsideredAction(action, None, found.reason)
+        return actions.refused(action, *found.reasons)
     return actions.reshaped(site, found, view.migrate)
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from cluster_models.remarks import Remark, remark
 from cluster_models.training.plan import Configuration, Degrees
 from solver.candidates import IntArray
 from solver.check.configuration import configuration_violations
@@ -135,14 +136,15 @@ def most_replicas(site: JobSite, units: int, node_gpus: int | None = None) -> in
     return units * unit_gpus // (degrees.gpus // degrees.data)
 
 
-def no_size(site: JobSite, most: int) -> str:
-    """Why there is no legal data size up to ``most``, in words."""
+def no_size(site: JobSite, most: int) -> Remark:
+    """Why there is no legal data size up to ``most``."""
     plan = site.job.plan
     assert plan.workload is not None
-    freedom = "" if site.job.recovery.may_change_batch else " and must not change"
-    return (
-        f"no data parallel size up to {most} is legal: the global batch of {plan.workload.global_batch} does not "
-        f"divide{freedom}, experts and nodes do not share out evenly, or it is less than the job needs"
+    return remark(
+        "no_legal_size",
+        most=most,
+        global_batch=plan.workload.global_batch,
+        batch_may_change=site.job.recovery.may_change_batch,
     )
 
 

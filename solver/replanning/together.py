@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from cluster_models.jobs.recovery import AS_RECOVERY, BatchDecision, Migration
 from cluster_models.jobs.serving import ServingDecision, ServingJob
+from cluster_models.remarks import remark
 from solver.problem import IsCancelled, SearchOptions
 from solver.replanning.decide import Beside, DecidedBeside, OnReplanProgress, decide, decide_beside
 from solver.replanning.problem import RecoveryOption, ReplanOptions
@@ -18,6 +20,9 @@ from solver.replanning.program import Promise
 from solver.replanning.shared import SharedProblem, with_serving
 from solver.serving.recovery.options import serving_options
 from solver.serving.recovery.problem import Gpu
+
+_UNSAID: Final = remark("text", text="")
+"""Why a deployment does something is told by its own decision, not by the option that stands for it."""
 
 
 def decide_together(
@@ -123,8 +128,8 @@ def _option(made: ServingDecision) -> RecoveryOption:
         holds=made.held,
         value_flop=made.value_flop,
         tokens_per_s=0.0,
-        limited_by="",
+        limited_by=_UNSAID,
         migration=Migration(),
         plan=None,
-        reason="",
+        reason=_UNSAID,
     )

@@ -24,6 +24,7 @@ from app.services.running.running_plans import PlanSource
 from cluster_models.health.events import Entity, EntityKind, HealthEvent, HealthState
 from cluster_models.jobs.recovery import BatchDecision, JobDecision, Migration, RecoveryAction
 from cluster_models.jobs.running import RecoveryPolicy
+from cluster_models.remarks import remark
 from cluster_models.training.plan import Plan, StopReason
 from tests.cluster_models.clusters import cluster_of, host
 from tests.plans import small_plan
@@ -115,11 +116,12 @@ def decided(
                 migration=Migration(),
                 tokens_per_s_before=1.0,
                 tokens_per_s_after=0.0 if plan is None else 1.0,
-                limited_by="compute",
+                limited_by=remark("limit_gpus"),
                 value_flop=1.0,
                 lost_gpu_hours=(0.0, 1.0),
                 survives=(),
-                reason="The test says so.",
+                causes=(),
+                reasons=(remark("nothing_lost"),),
             )
             for job, (action, plan) in jobs.items()
         ),

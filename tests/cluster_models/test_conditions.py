@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.presentation.decision_reasons import keep_out
 from cluster_models.health.conditions import OPERATOR, conditions_of, quarantine_of
 from cluster_models.health.events import Entity, EntityKind, HealthEvent, HealthState
 
@@ -99,7 +100,8 @@ def test_hardware_takes_its_failures_along() -> None:
     devices = [replace(each, device="GPU-5e0c") for each in moved]
     [advice] = quarantine_of(devices, now=now)
     assert (advice.node, advice.failures) == ("n2", 3)
-    assert "GPU-5e0c failed 3 times in 30 days in n0, n1, n2" in advice.reason
+    assert (advice.device, advice.seen_on) == ("GPU-5e0c", ("n0", "n1", "n2"))
+    assert keep_out(advice).startswith("GPU-5e0c failed 3 times in 30 days in n0, n1, n2")
     emptied = event(150, HealthState.RECOVERED, source=OPERATOR, entity=Entity(EntityKind.NODE, "n1"))
     assert len(quarantine_of([*devices, emptied], now=now)) == 1
     repaired = event(250, HealthState.RECOVERED, source=OPERATOR, entity=Entity(EntityKind.NODE, "n2"))

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.documents.cluster import ClusterDocument
+from app.presentation.sentences import sentence
 from cluster_models.links.slow_links import FEWEST_LINKS, SlowLink, rates_of, slow_links
 from cluster_models.links.suspicions import suspicions
 from cluster_models.links.tables import Recency, link_tables
@@ -102,7 +103,7 @@ def test_one_sentence_names_the_slowest_and_counts_the_rest() -> None:
         sample(a, b, 5 if (a, b) in {("n00", f"n{k:02}") for k in range(1, 8)} else 40)
         for a, b in combinations(names, 2)
     ]
-    (sentence,) = suspicions(snapshot([host(name) for name in names], samples))
-    assert sentence.startswith("7 node pairs reach less than 60 % of what others of the same class do")
-    assert "n00 to n01 5 GB/s where 40 is usual (1 flow)" in sentence
-    assert "and 2 more" in sentence
+    told = sentence(*suspicions(snapshot([host(name) for name in names], samples)))
+    assert told.startswith("7 node pairs reach less than 60 % of what others of the same class do")
+    assert "n00 to n01 5 GB/s where 40 is usual (1 flow)" in told
+    assert "and 2 more" in told

@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 from cluster_models.cluster.measurements import Collective, Sample
 from cluster_models.links.model import LinkModel, effective_links
 from cluster_models.links.suspicions import suspicions
+from cluster_models.links.wire_flows import LARGE_BYTES
+from cluster_models.remarks import remark
 from cluster_models.units import KIB, MIB
 from tests.cluster_models.clusters import BIG, FIVE, NAMES, sample, snapshot
 from tests.cluster_models.test_links import estimated, rate
+from tests.remarks import codes
 
 
 def small(a: str, b: str, gbytes: float = 0.6, kib: int = 256, ranks: int = 1) -> Sample:
@@ -89,11 +92,8 @@ def test_a_larger_message_never_takes_less_time(samples: list[Sample]) -> None:
 
 def test_it_is_said() -> None:
     """With the number of pairs, apart from those that nobody measured."""
-    sentences = suspicions(snapshot(FIVE, [small("a", "b"), large("a", "c")]))
-    assert any(
-        sentence.startswith("On 1 of 10 node pairs only small messages were measured") for sentence in sentences
-    )
-    assert any(sentence.startswith("8 of 10 node pairs (80 %) were never measured") for sentence in sentences)
-    assert not any("small messages" in sentence for sentence in suspicions(snapshot(FIVE, [large("a", "c")])))
-    (only, *_) = suspicions(snapshot(FIVE, [small("a", "b")]))
-    assert only.startswith("On 1 of 10 node pairs only small messages were measured")
+    told = suspicions(snapshot(FIVE, [small("a", "b"), large("a", "c")]))
+    assert remark("only_small_messages", pairs=1, of=10, message_bytes=LARGE_BYTES) in told
+    assert remark("never_measured", pairs=8, of=10) in told
+    assert "only_small_messages" not in codes(suspicions(snapshot(FIVE, [large("a", "c")])))
+    assert codes(suspicions(snapshot(FIVE, [small("a", "b")])))[0] == "only_small_messages"

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from app.documents.cluster import ClusterDocument
+from app.presentation.sentences import sentences
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.links.model import LinkModel, effective_links
 from cluster_models.links.suspicions import suspicions
@@ -74,12 +75,12 @@ def test_the_pairs_whose_tests_failed_are_estimated_not_zero(h100: tuple[Cluster
 
 def test_the_17_nodes_warn_of_slow_links_uplinks_and_failed_tests(h100: tuple[ClusterSnapshot, LinkModel]) -> None:
     """Eight flows slow down between the leaves; 18 pairs failed in some test, two of them in all that are kept."""
-    sentences = suspicions(h100[0])
-    assert len(sentences) == 4
-    assert sentences[0].startswith("25 node pairs reach less than 60 % of what others of the same class do")
-    assert "the uplinks of a leaf are probably oversubscribed" in sentences[1]
-    assert sentences[2].startswith("18 of 136 node pairs have failed tests")
-    assert sentences[3].startswith("2 of 136 node pairs")
+    told = sentences(suspicions(h100[0]))
+    assert len(told) == 4
+    assert told[0].startswith("25 node pairs reach less than 60 % of what others of the same class do")
+    assert "the uplinks of a leaf are probably oversubscribed" in told[1]
+    assert told[2].startswith("18 of 136 node pairs have failed tests")
+    assert told[3].startswith("2 of 136 node pairs")
 
 
 def test_the_16_a100_nodes_are_directed() -> None:

@@ -13,6 +13,7 @@ from cluster_models.cluster.measurements import SampleStatus
 from readers.proposal.values import Answers, Proposal
 from tests.readers.nccl_logs import log
 from tests.readers.uploads import report_of
+from tests.remarks import codes
 
 SMALL = tuple(1 << power for power in range(13, 19))
 WHOLE = tuple(1 << power for power in range(13, 31))
@@ -76,7 +77,7 @@ def test_a_pair_whose_test_died_is_shown_as_estimated(
         },
         NICS,
     )
-    assert any("only small messages" in sentence for sentence in report.suspicions)
+    assert "only_small_messages" in codes(report.suspicions)
     assert report.cluster is not None
     document = report.cluster.model_copy(update={"samples": report.measurements.samples})
     Path("site.yaml").write_text(cluster_text(document))

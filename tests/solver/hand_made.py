@@ -10,6 +10,7 @@ from cluster_models.cluster.gpus import GpuKind, Precision
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.cluster.topology import Cluster, NicGroup, Node, NodeState
 from cluster_models.model.architecture import Architecture
+from cluster_models.remarks import remark
 from cluster_models.training.plan import (
     Alternative,
     Certificate,
@@ -124,7 +125,7 @@ def hand_made_plan() -> Plan:
         certificate=_certificate(),
         warnings=(),
         alternatives=(
-            Alternative(CONFIGURATION, step_s=11.0, slower_by=0.1, peak_memory_bytes=5e5, reason="slower"),
+            Alternative(CONFIGURATION, step_s=11.0, slower_by=0.1, peak_memory_bytes=5e5, reason=remark("as_fast")),
         ),
         timeline=_timeline(),
         unused_nodes=("spare",),
@@ -132,13 +133,12 @@ def hand_made_plan() -> Plan:
         robustness=Robustness(
             draws=100,
             slow_link=0.1,
-            spread_from="published",
+            spread_from=remark("drift_published"),
             step=Drifted(9.5, 10.0, 12.0),
             rivals=(Rival(0, Drifted(10.9, 11.0, 11.2), plan_ahead=0.75),),
             mean_loss=0.02,
             worst_loss=0.2,
             safer=0,
-            summary="In one sentence.",
         ),
     )
 
@@ -192,7 +192,6 @@ def _certificate() -> Certificate:
         candidates_pruned=20,
         candidates_placed=5,
         solver="cbc",
-        explanation="45 candidates were left when the time was up.",
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from app.presentation.sentences import sentence
 from cluster_models.training.plan import Plan
 from cluster_models.training.selection import Simplicity
 from cluster_models.training.workload import Choice
@@ -64,7 +65,7 @@ def test_the_simplest_wins_where_predictions_tell_nothing(monkeypatch: pytest.Mo
     assert simplest.time.step_s == pytest.approx(fastest.time.step_s * (1 + gives_up(simplest)))
     assert simplest.selection.simpler
     # The fastest is better by the objective, which is the step: it is not said to be worse.
-    assert simplest.alternatives[0].reason.partition(" (")[0].endswith("faster")
+    assert simplest.alternatives[0].reason.code == "faster"
     assert simplest.certificate.objective == fastest.certificate.objective
     assert simplest.certificate.bound == fastest.certificate.bound
 
@@ -115,10 +116,10 @@ def test_gains_and_losses_add_up_to_the_difference() -> None:
     found = planned(problem(nodes(4, gpus=2), global_batch=16), replace(EXACT, alternatives=5))
     told = 0
     for other in found.alternatives:
-        if other.time is None or "(" not in other.reason:
+        if other.time is None or "more_s" not in other.reason.figures:
             continue
         told += 1
-        lead, parts = other.reason.split("):")
+        lead, parts = sentence(other.reason).split("):")
         total = re.search(r"\(([+-][\d.]+) (m?s)", lead)
         assert total is not None
         scale = 1e3 if total[2] == "ms" else 1.0

@@ -11,6 +11,7 @@ import pytest
 from cluster_models.calibration.fitted import ErrorSpread, FittedParameters
 from cluster_models.cluster.catalogue import gpu_kind
 from cluster_models.cluster.gpus import Precision
+from cluster_models.remarks import remark
 from cluster_models.training.frameworks import framework, frameworks
 from cluster_models.training.plan import Configuration, Degrees, RankOrder
 from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
@@ -31,6 +32,7 @@ from solver.costs.confidence import (
 )
 from solver.fitting.families import error_spread
 from tests.plans import small_architecture
+from tests.remarks import codes
 
 
 def subject(*, kind: str = "H100-SXM5-80GB", tensor: int = 8, name: str = "nemo-25.02") -> Subject:
@@ -72,21 +74,20 @@ def test_an_unseen_gpu_kind_is_less_sure_than_a_measured_one() -> None:
     """Its interval is wider and it says that no run was at hand."""
     known, new = (confidence_of(subject(kind=kind), 1.0) for kind in ("H100-SXM5-80GB", "MI300X"))
     assert new.step_high_s / new.step_low_s > known.step_high_s / known.step_low_s
-    assert any("MI300X" in sentence for sentence in new.outside)
-    assert not any("No measured run" in sentence for sentence in known.outside)
+    assert remark("unmeasured_gpu_kind", gpu_kind="MI300X") in new.outside
+    assert not {"unmeasured_gpu_kind", "unmeasured_framework", "unmeasured_pair"} & set(codes(known.outside))
 
 
 def test_sizes_and_settings_beyond_the_calibrated_ones_are_told() -> None:
-    """Twice the largest tensor size of the family gives one sentence with the range; so does an odd precision."""
+    """Twice the largest tensor size of the family is told with the range; so does an odd precision."""
     low, high = family_of(subject()).extents["tensor"]
     inside, outside = (outside_calibration(subject(tensor=tensor)) for tensor in (high, 2 * high))
-    limits = f"{low}" if low == high else f"{low}..{high}"
-    sentence = f"Tensor parallel size {2 * high} lies outside the calibrated {limits}."
-    assert sentence in outside
-    assert sentence not in inside
+    assert remark("uncalibrated_size", size="tensor", value=2 * high, low=low, high=high) in outside
+    assert "tensor" not in {each.figures.get("size") for each in inside}
     odd = subject()
     odd = replace(odd, workload=replace(odd.workload, precision=Precision.FP32))
-    assert any(each.startswith("Precision fp32 was not calibrated") for each in outside_calibration(odd))
+    [setting] = [each for each in outside_calibration(odd) if each.code == "uncalibrated_setting"]
+    assert (setting.figures["setting"], setting.figures["value"]) == ("precision", "fp32")
 
 
 def test_own_errors_draw_the_interval_towards_them() -> None:
@@ -107,8 +108,8 @@ def test_own_runs_of_a_framework_make_it_known() -> None:
     ours = FittedParameters({"H100-SXM5-80GB": {}}, {new: {}}, "own runs", exact)
     others = FittedParameters({"H100-SXM5-80GB": {}}, {"nemo-25.02": {}}, "own runs", exact)
     shipped, told = confidence_of(subject(name=new), 1.0), confidence_of(subject(name=new), 1.0, ours)
-    assert any(new in sentence for sentence in shipped.outside)
-    assert not any(new in sentence for sentence in told.outside)
+    assert "unmeasured_framework" in codes(shipped.outside)
+    assert "unmeasured_framework" not in codes(told.outside)
     assert told.family.startswith(OWN_RUNS)
     assert confidence_of(subject(name=new), 1.0, others) == shipped
 
@@ -125,7 +126,7 @@ def test_a_framework_never_measured_on_a_kind_is_less_known_than_one_that_was() 
     """Of MLPerf's rows none ran on H200: each is known, but not both together, and the plan says so."""
     pair = subject(kind="H200-SXM-141GB", name="mlperf-4")
     assert novelty_of(pair) is Novelty.PAIR
-    assert any("only of each with others" in sentence for sentence in outside_calibration(pair))
+    assert "unmeasured_pair" in codes(outside_calibration(pair))
     assert novelty_of(subject(kind="MI300X", name="mlperf-4")) is Novelty.KIND
 
 
@@ -152,10 +153,8 @@ def test_a_new_framework_is_less_sure_of_steps_full_of_overheads() -> None:
     tuned, slow = (confidence_of(new, step_s) for step_s in (1e-3, 1e3))
     assert slow.step_high_s / 1e3 > tuned.step_high_s / 1e-3
     assert slow.step_low_s / 1e3 == pytest.approx(tuned.step_low_s / 1e-3)
-    assert any("matrix products" in sentence for sentence in slow.outside)
-    assert not any(
-        "matrix products" in sentence for sentence in (*tuned.outside, *confidence_of(known, 1e3).outside)
-    )
+    assert "unmeasured_overheads" in codes(slow.outside)
+    assert "unmeasured_overheads" not in codes((*tuned.outside, *confidence_of(known, 1e3).outside))
 
 
 def test_percentiles_of_few_errors_hold_the_next_one_as_often_as_they_say() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cluster_models.links.model import effective_links
+from cluster_models.remarks import Remark, remark
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, framework
 from cluster_models.training.interleaving import Interleaving
 from cluster_models.training.schedules import PipelineSchedule
@@ -17,12 +18,13 @@ from solver.degrees.enumeration import enumerate_candidates
 from solver.placement.cluster_fabrics import mixed_fabrics
 from solver.problem import PlanningProblem
 from tests.cluster_models.clusters import host
+from tests.remarks import codes
 from tests.solver.problems import DENSE, SPARSE, fabrics_of, nodes, planned, problem
 
 
-def words(asked: PlanningProblem) -> str:
-    """What the certificate of ``asked`` covers."""
-    return coverage.coverage(asked, fabrics_of(asked))
+def limits(asked: PlanningProblem) -> list[Remark]:
+    """Limits of the space that the certificate of ``asked`` covers."""
+    return list(coverage.limits(asked, fabrics_of(asked)))
 
 
 def test_long_schedules_are_named_where_there_are_any(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +39,7 @@ def test_long_schedules_are_named_where_there_are_any(monkeypatch: pytest.Monkey
         for module in (coverage, enumeration):
             monkeypatch.setattr(module, "MOST_EVENTS", most)
         assert (candidates() < every) is cut
-        assert (f"at most {most} forwards and backwards" in words(asked)) is cut
+        assert (remark("limit_schedule_length", events=most) in limits(asked)) is cut
 
 
 def test_sizes_have_no_other_limit_than_layers_batch_and_gpus() -> None:
@@ -57,45 +59,43 @@ def test_limits_are_named_only_where_they_are_met() -> None:
     """Cut experts, sharded parameters and virtual stages."""
     dense = problem(nodes(2, gpus=2), pinned={"virtual_pipeline": 1})
     sparse = problem(nodes(2, gpus=2), model=SPARSE, sharding=tuple(Sharding), recompute=tuple(Recompute))
-    for clause in ("experts are cut", "sharded parameters", "virtual stages come"):
-        assert clause not in words(dense)
-        assert clause in words(sparse)
-    assert "experts are cut" not in words(
-        replace(sparse, workload=replace(sparse.workload, pinned={"expert_tensor": 1}))
-    )
+    for code in ("limit_expert_cuts", "limit_sharded_without_pipeline", "limit_groups_sized"):
+        assert code not in codes(limits(dense))
+        assert code in codes(limits(sparse))
+    uncut = replace(sparse, workload=replace(sparse.workload, pinned={"expert_tensor": 1}))
+    assert "limit_expert_cuts" not in codes(limits(uncut))
 
 
 @pytest.mark.parametrize(
-    ("interleaving", "release", "clause"),
+    ("interleaving", "release", "code"),
     [
-        (Interleaving.MEGATRON, 12, "or of the fewest that the framework takes"),
-        (Interleaving.MEGATRON, 9, "whole groups of as many micro-batches as pipeline ranks"),
-        (Interleaving.PYTORCH, 0, "equal groups of at least as many micro-batches"),
-        (Interleaving.NONE, 0, "has no virtual stages"),
+        (Interleaving.MEGATRON, 12, "limit_groups_sized"),
+        (Interleaving.MEGATRON, 9, "limit_groups_whole"),
+        (Interleaving.PYTORCH, 0, "limit_groups_equal"),
+        (Interleaving.NONE, 0, "limit_no_virtual_stages"),
     ],
 )
 def test_numbers_of_micro_batches_are_those_of_the_framework(
-    interleaving: Interleaving, release: int, clause: str
+    interleaving: Interleaving, release: int, code: str
 ) -> None:
     """What comes with virtual stages, as each framework groups micro-batches."""
     known = replace(DEFAULT_FRAMEWORK, interleaving=interleaving, megatron_core=release)
-    assert clause in words(problem(nodes(2, gpus=2), framework=known))
+    assert code in codes(limits(problem(nodes(2, gpus=2), framework=known)))
 
 
 def test_the_plan_carries_it() -> None:
-    """The explanation ends with it, so that terminal, page and documents say the same."""
+    """Terminal, page and documents word the same limits."""
     asked = problem(nodes(2, gpus=1))
-    assert planned(asked).certificate.explanation.endswith(words(asked))
+    assert list(planned(asked).certificate.limits) == limits(asked)
 
 
 def test_schedules_are_named_where_the_framework_has_several() -> None:
     """Those that were asked for, and what mixes of GPU kinds leave out of them."""
     titan = framework("torchtitan-2025")
-    assert "schedules" not in words(problem(nodes(2, gpus=2)))
+    assert "limit_schedules" not in codes(limits(problem(nodes(2, gpus=2))))
     asked = problem(nodes(2, gpus=2), framework=titan, schedule=(PipelineSchedule.GPIPE, PipelineSchedule.ZB_V))
-    assert "virtual stages, schedules (gpipe, zb_v), recomputation" in words(asked)
-    assert "V-shaped" not in words(asked)
+    assert remark("limit_schedules", schedules=("gpipe", "zb_v")) in limits(asked)
     two = [host("h"), host("a", gpu="A100-SXM4-80GB")]
     for asked, limited in ((problem(two, framework=titan), True), (problem(two), False)):
         mixed = mixed_fabrics(asked.snapshot, asked.workload, effective_links(asked.snapshot))
-        assert ("mixes of GPU kinds run no V-shaped" in coverage.coverage(asked, mixed)) == limited
+        assert ("limit_mixes_not_v_shaped" in codes(coverage.limits(asked, mixed))) == limited

@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from app.presentation.sentences import sentence
 from cluster_models.calibration.fitted import ErrorSpread, FittedParameters, FittedValue
 from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.remarks import remark
 from cluster_models.training.frameworks import Framework, framework
 from solver.costs.calibration import PARAMETERS, calibration_of, shipped_parameters
 from solver.costs.confidence import OWN_RUNS, Novelty, confidence_of, family_names, family_of
+from tests.remarks import codes
 from tests.solver.problems import nodes, planned, problem
 from tests.solver.test_confidence import subject
 
@@ -56,7 +59,7 @@ def test_a_described_framework_is_as_unsure_as_one_that_nobody_measured() -> Non
     assert family_of(asked).name == own.family
     assert own.family.startswith(Novelty.FRAMEWORK)
     assert own.step_high_s / own.step_low_s > known.step_high_s / known.step_low_s
-    assert any(f"No measured run of ours was at hand: its parameters are those of {LIKE}" in s for s in own.outside)
+    assert remark("unmeasured_framework", framework="ours", like=LIKE) in own.outside
     assert confidence_of(asked, 1.0, fitted(LIKE, 0.7)) == own
 
 
@@ -67,7 +70,7 @@ def test_own_runs_make_a_described_framework_known() -> None:
     sure = confidence_of(asked, 1.0, fitted("ours", 0.9))
     assert sure.family == f"{OWN_RUNS}{Novelty.PAIR}, dense models"
     assert sure.runs == EXACT.runs
-    assert not any("its parameters are" in sentence for sentence in sure.outside)
+    assert not {"unmeasured_framework", "unmeasured_gpu_kind"} & set(codes(sure.outside))
 
 
 def test_a_name_makes_no_framework_known() -> None:
@@ -86,11 +89,12 @@ def test_a_plan_says_what_its_calibration_knows_of_a_described_framework() -> No
     same = replace(fitted("ours", 0.7), gpus=of_kind, described={"ours": ours(step_bytes=3.0)})
     changed = replace(same, described={"ours": ours(step_bytes=4.0)})
     told = [
-        [warning for warning in planned(replace(asked, fitted=own)).warnings if "The calibration own" in warning]
+        [each for each in planned(replace(asked, fitted=own)).warnings if each.code.startswith("calibrat")]
         for own in (other, same, changed)
     ]
-    assert told[0] == [
-        f"The calibration own has no parameter of ours: those are as shipped, of ours those of {LIKE}."
-    ]
+    assert told[0] == [remark("calibration_lacks", calibration="own", gpu_kinds=(), framework="ours", like=LIKE)]
     assert told[1] == []
-    assert told[2] == ["The calibration own was fitted to runs of ours with step_bytes 4.0, here 3.0."]
+    [changed_fact] = told[2]
+    assert sentence(changed_fact) == (
+        "The calibration own was fitted to runs of ours with step_bytes 4.0, here 3.0."
+    )

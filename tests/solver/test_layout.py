@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from cluster_models.errors import InvalidWorkload
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.experts import Experts
+from cluster_models.remarks import remark
 from cluster_models.training.frameworks import framework
 from cluster_models.training.layer_splits import can_launch
 from cluster_models.training.plan import Configuration, Degrees, RankOrder
@@ -127,8 +128,8 @@ def test_a_plan_for_nanotron_has_its_layers_and_no_virtual_stages() -> None:
     found = planned(asked)
     assert found.configuration.stage_layers == (filled_stages(model, 4),)
     assert check_plan(found, asked) == ()
-    assert "as nanotron-0.5 fills them" in found.certificate.explanation
-    assert "nanotron-0.5 has no virtual stages" in found.certificate.explanation
+    assert remark("limit_layers_filled", framework="nanotron-0.5") in found.certificate.limits
+    assert remark("limit_no_virtual_stages", framework="nanotron-0.5") in found.certificate.limits
     with pytest.raises(InvalidWorkload, match="one stage only"):
         planned(problem(nodes(1, gpus=4), framework=framework("nanotron-0.5"), pinned={"virtual_pipeline": 2}))
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from cluster_models.errors import InvalidInput
+from cluster_models.remarks import remark
 from cluster_models.routing.counts import ExpertLoads, RoutedWorkload
 from cluster_models.training.expert_balance import ExpertBalance
 from cluster_models.training.expert_slots import ExpertSlots
@@ -24,6 +25,7 @@ from solver.costs.step_costs import StepCosts, step_costs
 from solver.placement.local_search import search_placement
 from solver.predict import predict
 from solver.problem import PlanningProblem
+from tests.remarks import codes
 from tests.solver.cost_cases import H100, MIXTRAL, WORKLOAD, behaviour, candidates, even_layers
 from tests.solver.problems import SPARSE, every_candidate, nodes, planned, problem
 
@@ -61,9 +63,9 @@ def test_experts_are_placed_for_what_was_counted() -> None:
     assert [(each.name, each.weight) for each in balance.workloads] == [("prefill", 1.0), ("decode", 0.0)]
     assert balance.workloads[1].imbalance > 1.1
     assert balance.contiguous_step_s > plan.time.step_s
-    told = " ".join(plan.warnings)
-    assert "Experts leave their natural order" in told
-    assert "under decode the slowest expert rank carries" in told
+    assert "experts_reordered" in codes(plan.warnings)
+    [worse] = [each for each in plan.warnings if each.code == "worse_balanced_workload"]
+    assert (worse.figures["workload"], worse.figures["planned"]) == ("decode", ("prefill",))
 
 
 def test_a_layer_that_gains_nothing_keeps_its_order() -> None:
@@ -78,7 +80,7 @@ def test_without_counts_experts_lie_in_contiguous_blocks() -> None:
     plan = planned(asked())
     assert plan.expert_slots == ExpertSlots((0, 1, 2, 3), ((0, 1, 2, 3),) * 4, 4, 2)
     assert plan.expert_balance is None
-    assert not any("natural order" in warning for warning in plan.warnings)
+    assert "experts_reordered" not in codes(plan.warnings)
 
 
 def test_a_kept_order_costs_what_the_placed_plan_says_it_does() -> None:
@@ -107,7 +109,7 @@ def test_layers_that_were_not_counted_keep_their_order_and_the_calibrated_imbala
     plan = planned(asked(part))
     assert plan.expert_slots is not None
     assert plan.expert_slots.slots[2:] == ((0, 1, 2, 3),) * 2
-    assert any("Of 4 layers with experts 2 were not counted" in warning for warning in plan.warnings)
+    assert remark("layers_not_counted", layers=2, of=4) in plan.warnings
     found = routed_loads([part], SPARSE, candidates(PINNED), domain=2)
     assert found is not None
     calibration = replace(behaviour(), expert_imbalance=2.0)

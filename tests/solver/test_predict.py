@@ -14,6 +14,7 @@ from cluster_models.training.workload import MOST_SEQUENCES, Sharding
 from solver.check import check_plan
 from solver.predict import predict
 from solver.problem import PlanningProblem
+from tests.remarks import codes
 from tests.solver.problems import DENSE, SPARSE, nodes, pair_samples, problem, rates_of
 from tests.solver.problems import planned as plan_anew
 
@@ -126,7 +127,7 @@ def test_a_configuration_that_does_not_fit_is_predicted_with_a_warning() -> None
     """Memory is no rule here, but the reader is told."""
     tight = replace(DENSE_PROBLEM, workload=replace(DENSE_PROBLEM.workload, memory_headroom=0.97))
     again = predict(tight, planned(DENSE_PROBLEM).configuration)
-    assert any("does not fit" in warning for warning in again.warnings)
+    assert "too_large" in codes(again.warnings)
 
 
 HOST_MISTAKES = {

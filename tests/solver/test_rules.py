@@ -14,6 +14,7 @@ import pytest
 from cluster_models.cluster.switches import Switch
 from cluster_models.cluster.topology import Node, NodeState
 from cluster_models.errors import InvalidWorkload
+from cluster_models.remarks import remark
 from cluster_models.training.placement_rules import KeepTogether, PlacementRules, RankGroup, Spares, Spread
 from cluster_models.training.plan import NoPlan, Plan, StopReason
 from solver import refine as refining
@@ -29,6 +30,7 @@ from solver.predict import predict
 from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import Candidate, refine
 from solver.search import plan
+from tests.remarks import codes
 from tests.solver.hand_made import hand_made_plan
 from tests.solver.problems import (
     DENSE,
@@ -183,7 +185,7 @@ def test_shared_uplinks_move_rings_into_a_leaf() -> None:
         stage: {leaf[place.node] for place in found.placement.ranks if place.pipeline == stage} for stage in (0, 1)
     }
     assert all(len(leaves) == 1 for leaves in stages.values()), stages
-    assert any("uplinks of leaf a, leaf b are nominal" in warning for warning in found.warnings)
+    assert remark("nominal_uplinks", switches=("leaf a", "leaf b")) in found.warnings
 
 
 @pytest.mark.parametrize(
@@ -226,8 +228,8 @@ def test_no_plan_names_the_rule_in_the_way_and_a_weaker_one_that_works() -> None
     asked = replace(asked, workload=replace(asked.workload, pinned={"context": 8, "tensor": 1}))
     found = plan(asked, EXACT)
     assert isinstance(found, NoPlan)
-    assert "keep context together within rack" in found.reason
-    assert "Ask only to keep context together within rack (at most 2)." in found.remedies
+    assert found.reasons[0].figures["rules"] == ("keep context together within rack",)
+    assert remark("weaken_rule", rule="keep context together within rack (at most 2)") in found.remedies
 
 
 def test_rules_that_exclude_one_another_are_proven_to() -> None:
@@ -235,7 +237,7 @@ def test_rules_that_exclude_one_another_are_proven_to() -> None:
     rules = PlacementRules(spread=(Spread(DATA, "rack", 3),), keep_together=(KeepTogether(JOB, "rack", 2),))
     found = plan(asked_for(rules), EXACT)
     assert isinstance(found, NoPlan)
-    assert "proved that there is none" in found.reason
+    assert codes(found.reasons) == ["rules_proven_impossible"]
 
 
 def test_spares_are_named_and_healthy() -> None:
@@ -251,8 +253,8 @@ def test_a_given_configuration_that_breaks_a_rule_is_predicted_with_a_warning() 
     asked = asked_for(PlacementRules(spread=(Spread(DATA, "leaf"),), spares=(Spares(3),)))
     made = candidate(asked, tensor=2, data=2)
     found = predict(asked, configuration_of(made), hosts=("n0", "n2"))
-    assert "It does not spread data over leaf, as the workload asks." in found.warnings
-    assert "It does not leave 3 spares, as the workload asks." in found.warnings
+    assert remark("rule_not_kept", rule="spread data over leaf") in found.warnings
+    assert remark("rule_not_kept", rule="leave 3 spares") in found.warnings
 
 
 def test_copies_that_share_a_node_are_warned_of() -> None:
@@ -260,7 +262,7 @@ def test_copies_that_share_a_node_are_warned_of() -> None:
     asked = asked_for(PlacementRules(spread=(Spread(DATA, "leaf"),)))
     found = predict(asked, configuration_of(candidate(asked, data=4)), hosts=("n0", "n1"))
     assert any(sentence.startswith("The data group") for sentence in check_plan(found, asked))
-    assert found.warnings.count("It does not spread data over leaf, as the workload asks.") == 1
+    assert found.warnings.count(remark("rule_not_kept", rule="spread data over leaf")) == 1
 
 
 def test_what_was_not_found_is_not_searched_for_again(monkeypatch: pytest.MonkeyPatch) -> None:

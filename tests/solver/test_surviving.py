@@ -18,6 +18,7 @@ from solver.check import check_plan
 from solver.check.survival import survival_violations
 from solver.problem import PlanningProblem
 from tests.cluster_models.clusters import host
+from tests.remarks import codes
 from tests.solver.problems import DENSE, SPARSE, names, not_planned, planned, problem
 from tests.solver.replanning.moves import plan_on
 from tests.solver.replanning.test_migration import EXPERTS, SMALL, shapes
@@ -93,8 +94,9 @@ def test_no_plan_says_that_survival_is_why() -> None:
     """Unsharded state that does not fit: the remedy is to survive less, not to shard."""
     large = replace(DENSE, hidden=8192, heads=64, layers=24, mlp_hidden=28672)
     found = not_planned(asked(survive={"node": 1}, model=large, pinned={"tensor": 1, "pipeline": 4}))
-    assert "workload.survive (node: 1)" in found.reason
-    assert not any("Allow optimizer sharding" in remedy for remedy in found.remedies)
+    needs = found.reasons[-1]
+    assert (needs.code, needs.figures["labels"], needs.figures["losses"]) == ("survival_needs", ("node",), (1,))
+    assert "shard_optimizer" not in codes(found.remedies)
 
 
 @given(data=st.data(), model=st.sampled_from([SMALL, EXPERTS]))

@@ -22,6 +22,7 @@ from app.api.v1.parameters import (
 from app.db.engine import transaction
 from app.documents.cluster import ClusterDocument
 from app.documents.measurements import MeasurementDocument, MeasurementsDocument
+from app.documents.remarks import RemarkDocument
 from app.services import idempotency
 from app.services.clusters import clusters, measurements, snapshots
 from app.services.clusters.measurements import MeasurementFilter
@@ -112,4 +113,5 @@ def get_snapshot(snapshot: SnapshotPath, service: ServiceDep) -> SnapshotAnswer:
         record = snapshots.find_snapshot(session, snapshot_id=snapshot)
         content = snapshots.get_snapshot(session, snapshot_id=snapshot)
     document = ClusterDocument.from_cluster(content.cluster, content.samples)
-    return SnapshotAnswer.from_value(record, cluster=document, suspicions=suspicions(content))
+    doubts = [RemarkDocument.from_value(doubt) for doubt in suspicions(content)]
+    return SnapshotAnswer.from_value(record, cluster=document, suspicions=doubts)

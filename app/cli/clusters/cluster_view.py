@@ -14,6 +14,7 @@ from rich.text import Text
 from app.cli.terminal import bullets, section
 from app.presentation.figures import count, gbytes_per_s, plural, seconds
 from app.presentation.links import SHOWN_MESSAGE_BYTES, by_place, shown_flows, shown_load
+from app.presentation.sentences import sentences
 from app.presentation.switches import shared_uplinks
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.cluster.topology import Node
@@ -37,7 +38,7 @@ def cluster_view(snapshot: ClusterSnapshot) -> RenderableType:
     flows = shown_flows(links, max(node.gpu_count for node in snapshot.cluster.nodes))
     bandwidth = links.bytes_per_s(SHOWN_MESSAGE_BYTES, flows)
     estimated = links.estimated(flows)
-    doubts = suspicions(snapshot)
+    doubts = sentences(suspicions(snapshot))
     cluster = snapshot.cluster
     return Group(
         _headline(snapshot),

@@ -47,7 +47,7 @@ def import_view(answer: ImportAnswer, asked: Asked) -> RenderableType:
         ("Where files differ", _conflicts(answer)),
         ("What looks wrong", wrong),
         ("The cluster as it would be", _nodes(answer.nodes)),
-        ("What looks wrong about all measurements together", _some(answer.suspicions)),
+        ("What looks wrong about all measurements together", _some([doubt.text for doubt in answer.suspicions])),
         ("What would change", _changes(answer)),
         ("What only you know", questions_view(answer)),
         ("What keeps it from being stored", problems_view(answer)),

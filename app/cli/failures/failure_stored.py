@@ -23,6 +23,7 @@ from app.cli.failures.failure_options import ToldFailures, reported
 from app.cli.failures.job_stored import stored_cluster
 from app.cli.terminal import bullets, console, print_text, section
 from app.db.engine import transaction
+from app.presentation.decision_reasons import keep_out
 from app.presentation.figures import plural
 from app.presentation.recovery import (
     STATES,
@@ -116,7 +117,7 @@ def run_conditions(cluster: str, *, as_json: bool, database_url: str | None) -> 
     else:
         console().print(_conditions(found, now))
     if out:
-        console().print(section("Keep out", bullets(each.reason for each in out)))
+        console().print(section("Keep out", bullets(map(keep_out, out))))
 
 
 def run_reliability(cluster: str, *, as_json: bool, database_url: str | None) -> None:

@@ -14,6 +14,7 @@ from rich.text import Text
 from app.cli.failures.replan_files import JobFiles, launch_command
 from app.cli.failures.serving_view import serving_sections
 from app.cli.terminal import bullets, section
+from app.presentation.decision_reasons import keep_out, objection, reason_of
 from app.presentation.figures import count, plural, spans
 from app.presentation.recovery import OTHER_ACTIONS, STATES, Step, change, duration, entity_words, fallback_words
 from app.presentation.replan_steps import steps
@@ -150,12 +151,12 @@ def _why(decided: Sequence[JobDecision]) -> RenderableType:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for made in decided:
-        text = Text(made.reason)
+        text = Text(reason_of(made))
         for line in _costs(made.migration):
             text.append(f"\n{line}")
         for other in made.considered if len(decided) <= _MOST_EXPLAINED else ():
             if other.value_flop is not None and other.value_flop > 0:
-                text.append(f"\n{OTHER_ACTIONS[other.action]}? {other.reason}", style="dim")
+                text.append(f"\n{OTHER_ACTIONS[other.action]}? {objection(other)}", style="dim")
         table.add_row(Text(made.job_name, style="bold"), text)
     return table
 
@@ -192,8 +193,7 @@ def _nodes(decision: BatchDecision, asked: AskedView) -> Iterator[str]:
             f"{plural(len(asked.free), 'node')} free and no spare: {joined(asked.free)}. "
             f"Jobs may take {'it' if len(asked.free) == 1 else 'them'} with --spare all."
         )
-    for each in decision.quarantine:
-        yield f"{each.reason.rstrip('.')}."
+    yield from map(keep_out, decision.quarantine)
     fragile = [
         made.job_name
         for made in decision.jobs

@@ -14,6 +14,7 @@ from rich.text import Text
 from app.cli.terminal import bullets, section
 from app.presentation.figures import count, gib, percent, plural, seconds
 from app.presentation.recovery import duration
+from app.presentation.sentences import sentence
 from app.presentation.survival import losses_sentence
 from app.services.planning.resilience import Resilience
 from cluster_models.jobs.running import RecoveryPolicy
@@ -107,7 +108,7 @@ def _advice(possible: list[Hardening], judged: JudgedPlan) -> Iterator[str]:
         yield "None of them fits into the GPUs' memory."
         return
     best = possible[0]
-    yield best.sentence
+    yield sentence(best.means)
     setting = _SETTINGS.get(best.kind)
     if best.kind is HardeningKind.OPTIMIZER_INSTANCES:
         setting = f"recovery: optimizer_instances: {2 * judged.recovery.optimizer_instances}"

@@ -28,6 +28,8 @@ from app.documents.plan import result_document
 from app.documents.quantities import token_count
 from app.presentation.decision import NO_BUDGET, Budget
 from app.presentation.figures import gib
+from app.presentation.refusal import reason_of
+from app.presentation.sentences import sentences
 from cluster_models.errors import InvalidInput, SolverFailed
 from cluster_models.training.plan import NoPlan, Plan
 from cluster_models.training.workload import Choice
@@ -170,8 +172,8 @@ def deliver(
 
 def _explain(answer: NoPlan) -> None:
     """Why nothing fits, on standard error."""
-    complain(f"meshwright: no plan fits: {answer.reason}")
+    complain(f"meshwright: no plan fits: {reason_of(answer)}")
     if answer.closest is not None and answer.missing_bytes is not None:
         complain(f"closest: {answer.closest.degrees} misses {gib(answer.missing_bytes)} on each GPU")
-    for remedy in answer.remedies:
+    for remedy in sentences(answer.remedies):
         complain(f"remedy: {remedy}")

@@ -20,6 +20,7 @@ from app.services.running import occupancy, running_plans
 from app.services.running.job_plans import job_plans
 from app.services.running.occupancy import Gpus, gpus_of
 from cluster_models.jobs.recovery import BatchDecision, JobDecision, RecoveryAction
+from cluster_models.remarks import Remark
 from cluster_models.training.plan import Plan
 
 
@@ -40,7 +41,8 @@ class JobSummary:
     tokens_per_s_after: float
     lost_gpu_hours_low: float
     lost_gpu_hours_high: float
-    reason: str
+    causes: tuple[Remark, ...]
+    reasons: tuple[Remark, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,5 +195,6 @@ def _job_summary(made: JobDecision) -> JobSummary:
         tokens_per_s_after=made.tokens_per_s_after,
         lost_gpu_hours_low=low,
         lost_gpu_hours_high=high,
-        reason=made.reason,
+        causes=made.causes,
+        reasons=made.reasons,
     )

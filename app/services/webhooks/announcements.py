@@ -11,9 +11,12 @@ from sqlalchemy.orm import Session
 
 from app.db.replan_tables import ReplanRow
 from app.db.tables import ClusterRow
+from app.presentation.decision_reasons import reason_words
+from app.serialization import load
 from app.services.health.health_events import EventRecord
 from app.services.webhooks import webhooks
 from app.services.webhooks.webhooks import EventType
+from cluster_models.remarks import Remark
 
 _MOST_NAMES: Final = 50
 """Unknown names in one message."""
@@ -76,9 +79,9 @@ def _job_data(job: dict[str, Any]) -> dict[str, Any]:
         "tokens_per_s_after",
         "lost_gpu_hours_low",
         "lost_gpu_hours_high",
-        "reason",
     )
-    return {name: job[name] for name in kept}
+    causes, reasons = (load(tuple[Remark, ...], job[name]) for name in ("causes", "reasons"))
+    return {name: job[name] for name in kept} | {"reason": reason_words(causes, reasons)}
 
 
 def _cluster_name(session: Session, cluster_id: str) -> str:

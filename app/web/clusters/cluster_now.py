@@ -7,13 +7,14 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
+from app.presentation.decision_reasons import keep_out
 from app.services.clusters.clusters import StoredCluster
 from app.services.decisions import replans
 from app.services.health import health_events
 from app.services.pagination import MAX_LIMIT
 from app.services.running import occupancy, running_jobs
 from app.web.clusters.gpu_grid import GpuGrid, gpu_grid
-from app.web.failures.health import ConditionRow, condition_rows, quarantine_sentences
+from app.web.failures.health import ConditionRow, condition_rows
 from app.web.failures.jobs import JobLine, job_line
 from app.web.failures.replan import ReplanLine, replan_line
 from cluster_models.cluster.snapshot import ClusterSnapshot
@@ -60,5 +61,5 @@ def cluster_now(session: Session, stored: StoredCluster, now: datetime) -> Clust
         jobs=tuple(job_line(job) for job in jobs.items),
         more_jobs=jobs.next_cursor is not None,
         conditions=condition_rows(conditions, now),
-        quarantine=quarantine_sentences(health_events.quarantine_now(session, reference=stored.id, now=now)),
+        quarantine=tuple(map(keep_out, health_events.quarantine_now(session, reference=stored.id, now=now))),
     )

@@ -9,12 +9,13 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
+from app.presentation.sentences import sentences
 from app.services.clusters import snapshots
 from app.services.clusters.clusters import StoredCluster
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.links.model import LinkModel, effective_links
 from cluster_models.links.slow_links import Rates, SlowLink, rates_of, slow_links
-from cluster_models.links.suspicions import slow_links_doubt, suspicions
+from cluster_models.links.suspicions import SLOW_LINKS, suspicions
 
 _KEPT: Final = 4
 """Clusters kept: one of 1,024 nodes takes about 60 MB."""
@@ -51,8 +52,7 @@ def fabric_of_snapshot(snapshot: ClusterSnapshot) -> Fabric:
     links = effective_links(snapshot)
     rates = rates_of(links.tables)
     slow = slow_links(snapshot.cluster, rates)
-    listed = slow_links_doubt(slow)
-    doubts = tuple(doubt for doubt in suspicions(snapshot, links.tables) if doubt not in listed)
+    doubts = sentences(doubt for doubt in suspicions(snapshot, links.tables) if doubt.code != SLOW_LINKS)
     return Fabric(snapshot, links, rates, slow, doubts)
 
 

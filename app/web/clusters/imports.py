@@ -160,7 +160,7 @@ def import_page(answer: ImportAnswer, sent: SentAnswers, *, cluster: str, names:
         files=tuple(cards[:MOST_FILES]),
         other_files=tuple(cards[MOST_FILES:]),
         doubts=_few(across, 8),
-        suspicions=_few(answer.suspicions, 8),
+        suspicions=_few([doubt.text for doubt in answer.suspicions], 8),
         columns=tuple(field_label(name) for name in _COLUMNS),
         nodes=tuple(_node(node) for node in answer.nodes[:MOST_NODES]),
         more_nodes=max(0, len(answer.nodes) - MOST_NODES),

@@ -8,6 +8,7 @@ from typing import Final
 
 from app.exports.contract import Family, why_not
 from app.exports.registry import EXPORTS
+from app.presentation.decision_reasons import keep_out, objection, reason_of
 from app.presentation.figures import plural, spans
 from app.presentation.recovery import (
     ACTIONS,
@@ -23,7 +24,6 @@ from app.presentation.replan_steps import steps
 from app.presentation.replans import decision_explanation, lost_gpu_hours, moved_bytes, proof
 from app.presentation.survival import losses_sentence
 from app.services.decisions.replan_views import AnswerView
-from app.web.failures.health import quarantine_sentences
 from cluster_models.jobs.recovery import JobDecision, MovedRank, RecoveryAction
 from cluster_models.training.plan import Plan
 from cluster_models.wording import named
@@ -117,7 +117,7 @@ def decision_view(answer: AnswerView, *, first: str = "") -> DecisionView:
             ("are used", _nodes(decision.spares_used)),
             ("are left", _nodes(decision.spares_left)),
         ),
-        quarantine=quarantine_sentences(decision.quarantine),
+        quarantine=tuple(map(keep_out, decision.quarantine)),
         proof=tuple(proof(decision)),
     )
 
@@ -133,7 +133,7 @@ def _card(made: JobDecision) -> JobCard:
         name=made.job_name,
         action=ACTIONS[made.action],
         mood=_mood(made),
-        reason=made.reason,
+        reason=reason_of(made),
         figures=_figures(made),
         bytes=moved_bytes(made.migration),
         falls_back=fallback_words(made.migration),
@@ -141,7 +141,7 @@ def _card(made: JobDecision) -> JobCard:
         more_moves=max(0, len(moves) - _MOST_MOVES),
         moved_ranks=plural(len(made.migration.moved), "rank"),
         survives=tuple(losses_sentence(losses) for losses in made.survives),
-        considered=tuple((OTHER_ACTIONS[each.action], each.reason) for each in made.considered),
+        considered=tuple((OTHER_ACTIONS[each.action], objection(each)) for each in made.considered),
         files=() if made.plan is None else _files(made.plan),
     )
 

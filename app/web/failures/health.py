@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -20,7 +20,6 @@ from app.presentation.recovery import (
 from app.services.health.health_events import EventRecord
 from cluster_models.health.conditions import Condition
 from cluster_models.health.events import HealthState
-from cluster_models.jobs.recovery import Quarantine
 
 MOODS: Final = {
     HealthState.FAILED: "bad",
@@ -68,11 +67,6 @@ def condition_rows(conditions: Iterable[Condition], now: datetime) -> tuple[Cond
 def event_rows(events: Iterable[EventRecord]) -> tuple[EventRow, ...]:
     """Reports in the order given."""
     return tuple(_event(each) for each in events)
-
-
-def quarantine_sentences(found: Sequence[Quarantine]) -> tuple[str, ...]:
-    """Advice on nodes that failed too often."""
-    return tuple(each.reason.rstrip(".") + "." for each in found)
 
 
 def _condition(each: Condition, now: datetime) -> ConditionRow:

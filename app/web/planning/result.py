@@ -10,6 +10,8 @@ from app.presentation.experts import ExpertPage, expert_page
 from app.presentation.figures import gib
 from app.presentation.plan import Pairs, PlanReport, plan_report, provenance
 from app.presentation.plan_lead import lead_sentence, subject, things_to_know
+from app.presentation.refusal import reason_of
+from app.presentation.sentences import sentences
 from app.web.drawing import Drawing
 from app.web.planning.memory import memory_bars
 from app.web.planning.rack_map import rack_map
@@ -111,10 +113,10 @@ def _cards(plan: Plan, cluster: Cluster) -> tuple[float, ...]:
 def nothing_fits(answer: NoPlan) -> NothingFits:
     """The page of a search that found nothing."""
     return NothingFits(
-        reason=answer.reason,
+        reason=reason_of(answer),
         closest=str(answer.closest.degrees) if answer.closest else "",
         closest_details=settings_line(answer.closest) if answer.closest else "",
         missing=gib(answer.missing_bytes) if answer.missing_bytes is not None else "",
-        remedies=answer.remedies,
+        remedies=sentences(answer.remedies),
         provenance=provenance(answer.provenance),
     )

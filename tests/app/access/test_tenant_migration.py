@@ -38,7 +38,7 @@ def _value(table: Table, name: str) -> Any:
     return next((value for kind, value in kinds if isinstance(column.type, kind)), "{}")
 
 
-def _fill(connection: Connection) -> dict[str, int]:
+def fill(connection: Connection) -> dict[str, int]:
     """One row in every table, parents first."""
     metadata = MetaData()
     metadata.reflect(connection)
@@ -61,11 +61,12 @@ def test_everything_is_kept_and_belongs_to_the_default_tenant(empty_database_url
     engine = make_engine(empty_database_url)
     migrate.upgrade(engine, revision=BEFORE)
     with engine.begin() as connection:
-        before = _fill(connection)
+        before = fill(connection)
     migrate.upgrade(engine)
     with engine.begin() as connection:
         after = _counts(connection)
-        assert {name: after[name] for name in before} == before
+        # what was prepared is worked out again by another version
+        assert {name: after[name] for name in before} == before | {"prepared_jobs": 0}
         metadata = MetaData()
         metadata.reflect(connection)
         owned = {name for name, table in metadata.tables.items() if "tenant_id" in table.c} - OWNERLESS
@@ -76,7 +77,7 @@ def test_everything_is_kept_and_belongs_to_the_default_tenant(empty_database_url
             assert owners == [DEFAULT_TENANT], name
     migrate.downgrade(engine, revision=BEFORE)
     with engine.begin() as connection:
-        assert _counts(connection) == before
+        assert _counts(connection) == before | {"prepared_jobs": 0}
     engine.dispose()
 
 

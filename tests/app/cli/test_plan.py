@@ -59,7 +59,7 @@ def test_the_plan_says_what_drift_leaves_of_its_lead(
     """The sentence, a row for the plan and one for its rival, and what the figures rest on."""
     assert main(["plan", *files, "--verbose"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "When links change the plan stays ahead of the runner-up in 85 %." in out
+    assert "the plan stays ahead of the runner-up in 85 %, losing 1 % on average and 20 % at worst" in out
     assert "this plan 490.0 ms 505.0 ms 580.0 ms" in out
     assert "560.0 ms 85.0 %" in out
     assert "400 draws of all links" in out
@@ -103,8 +103,8 @@ def test_plan_is_printed_for_an_engineer(
         "63.5 of 75.00 GiB",
         "pipeline bubble",
         "No plan in the search space can be more than 0.20 % better than this one.",
-        "a-c was never measured",
-        "waits longer on the slow link",
+        "a to c",
+        "As fast as the plan.",
         "0123456789abcdef",
     ):
         assert words in out
@@ -200,7 +200,7 @@ def test_no_plan_is_code_three_with_what_would_help(
     assert out == ""
     assert "no plan fits" in err
     assert "misses 3.50 GiB" in err
-    assert "remedy: allow full recomputation" in err
+    assert "remedy: Allow full recomputation." in err
     assert main(["plan", *files, "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["missing_gib"] == 3.5
 

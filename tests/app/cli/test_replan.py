@@ -21,6 +21,7 @@ from tests.app.failure_files import CLUSTER, PLAN, POLICY, plan_on, write_files
 from tests.app.framework_bodies import described
 from tests.cluster_models.clusters import cluster_of, host
 from tests.plans import small_plan
+from tests.remarks import codes
 
 JOB = ["--job", f"small={PLAN}", "--recovery", POLICY]
 
@@ -240,7 +241,7 @@ def test_a_described_framework_stays_with_its_job() -> None:
     assert set(after.placement.hosts) == {"a", "c"}
     assert after.workload is not None
     assert after.workload.framework == described()
-    assert any("No measured run of ours" in warning for warning in after.warnings)
+    assert "unmeasured_framework" in codes(after.warnings)
 
 
 def _calibrated() -> str:

@@ -65,7 +65,7 @@ def test_the_planner_is_asked_for_a_plan_that_survives_more(capsys: pytest.Captu
     assert main(["resilience", PLAN, "--cluster", CLUSTER, "--search", "5s", "--json"]) == 0
     ways = {each["kind"]: each for each in json.loads(capsys.readouterr().out)["hardenings"]}
     assert ways["spread"]["count"] == 1
-    assert "survive: {node: 1}" in ways["spread"]["sentence"]
+    assert "survive: {node: 1}" in ways["spread"]["means"]["text"]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidConfiguration, InvalidInput
 from cluster_models.model.layer_kinds import Mixer
 from cluster_models.model.mixers import StateSpace
+from cluster_models.remarks import remark
 from cluster_models.training.frameworks import framework
 from cluster_models.training.plan import Placement
 from tests.app.exports.plans import PLANS, TRAINING, UNLIKE, export, unlike
@@ -122,7 +123,10 @@ def test_the_page_shows_any_name_as_text() -> None:
         for place in plan.placement.ranks
     )
     odd = replace(
-        plan, model=name, placement=Placement((name, *plan.placement.hosts[1:]), 4, ranks), warnings=(name,)
+        plan,
+        model=name,
+        placement=Placement((name, *plan.placement.hosts[1:]), 4, ranks),
+        warnings=(remark("text", text=name),),
     )
     page = export("report").files(odd)[0].text
     assert "<script" not in page

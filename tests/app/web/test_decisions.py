@@ -36,6 +36,7 @@ from cluster_models.jobs.recovery import (
     StateSource,
     TimeRange,
 )
+from cluster_models.remarks import remark
 from cluster_models.training.failure_domains import FailureDomainLosses
 from cluster_models.training.plan import StopReason
 from tests.app.failed_site import Failed, failed_site
@@ -96,7 +97,9 @@ def _rich(failed: Failed) -> BatchDecision:
         tokens_per_s_after=15_000,
         lost_gpu_hours=(0.5, 2),
         survives=(FailureDomainLosses("leaf", 1, 3, ("leaf-0", "leaf-1")),),
-        considered=(ConsideredAction(RecoveryAction.WAIT, 0.0, "It makes <nothing>."),),
+        considered=(
+            ConsideredAction(RecoveryAction.WAIT, 0.0, (remark("contradiction", problem="It makes <nothing>."),)),
+        ),
     )
     return replace(
         base,
@@ -104,7 +107,7 @@ def _rich(failed: Failed) -> BatchDecision:
         spares_before=("n7", "n6"),
         spares_used=("n7",),
         spares_left=("n6",),
-        quarantine=(Quarantine("n0", 4, "n0 failed 4 times"),),
+        quarantine=(Quarantine("n0", 4),),
         gap=0.0042,
         objective=3.0,
         objective_if_waiting=2.0,

@@ -32,6 +32,7 @@ from app.web.planning.step_time import time_bar
 from app.web.shades import SHADES, rate_scale
 from cluster_models.cluster.measurements import Direction
 from cluster_models.links.model import effective_links
+from cluster_models.remarks import remark
 from cluster_models.training.placement_rules import PlacementRules, RankGroup, Spares, Spread
 from cluster_models.training.plan import Degrees, Placement, RankPlace, StopReason, TimelineEvent
 from cluster_models.training.schedules import PipelineSchedule
@@ -183,12 +184,17 @@ def test_terminal_page_and_document_say_the_same_of_a_proof() -> None:
     """The words of the certificate, limits included, and how many candidates there was no time for."""
     plan = small_plan()
     plan = replace(
-        plan, certificate=replace(plan.certificate, candidates_total=1234 + 120, explanation="Its limits.")
+        plan,
+        certificate=replace(
+            plan.certificate, candidates_total=1234 + 120, limits=(remark("limit_mixes", kinds=3),), unpriced=1234
+        ),
     )
     shown = io.StringIO()
-    Console(file=shown, width=200).print(plan_view(plan))
+    Console(file=shown, width=900).print(plan_view(plan))
     report = plan_report(plan).proof
-    assert PlanDocument.from_plan(plan).certificate.explanation == report.explanation == "Its limits."
+    assert PlanDocument.from_plan(plan).certificate.explanation == report.explanation
+    assert "no time to price 1,234 candidates" in report.explanation
+    assert "mixes of GPU kinds have at most 3" in report.explanation
     assert "for 1,234 there was no time" in report.candidates
     for sentence in (report.verdict, report.explanation, report.candidates, report.hint):
         assert sentence in shown.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.presentation.sentences import sentences
 from cluster_models.jobs.recovery import ConsideredAction
 from cluster_models.training.plan import Plan
 from solver.replanning.options import Answer
@@ -25,7 +26,7 @@ def taken(answer: Answer) -> RecoveryOption:
 def refusal(answer: Answer) -> str:
     """Why an action cannot be taken."""
     assert isinstance(answer, ConsideredAction), answer
-    return answer.reason
+    return " ".join(sentences(answer.reasons))
 
 
 def plan_of(answer: Answer) -> Plan:

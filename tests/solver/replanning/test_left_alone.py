@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from app.presentation.decision_reasons import objection, reason_of
 from cluster_models.jobs.recovery import RecoveryAction
 from solver.replanning.problem import ReplanOptions
 from tests.solver.replanning.samples import SAME_SHAPE, after, cluster, job, names, replan
@@ -24,8 +25,8 @@ def test_job_that_still_runs_is_not_stopped_for_a_trifle(*, least: float, moves:
     assert made.action is (RecoveryAction.SWAP if moves else RecoveryAction.NONE)
     assert decision.spares_used == (("n05",) if moves else ())
     if not moves:
-        assert "stopping it must gain 2 % (least_gain_share)" in considered(made, RecoveryAction.SWAP).reason
-        assert "would gain" in made.reason
+        assert "stopping it must gain 2 % (least_gain_share)" in objection(considered(made, RecoveryAction.SWAP))
+        assert "would gain" in reason_of(made)
 
 
 @pytest.mark.parametrize(("worth", "takes"), [(0.01, True), (3.0, False)])

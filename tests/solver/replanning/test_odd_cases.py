@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from app.presentation.decision_reasons import reason_of
 from cluster_models.cluster.snapshot import ClusterSnapshot, LinkShare
 from cluster_models.cluster.topology import NodeState
 from cluster_models.jobs.recovery import BatchDecision, JobDecision, RecoveryAction
@@ -81,7 +82,7 @@ def test_jobs_that_paused_on_the_same_nodes_both_start_again() -> None:
     jobs = [paused(job(name, whole, names(whole, 0, 2), recovery=SAME_SHAPE)) for name in ("a", "b")]
     best, _, _ = answers(replan(whole, jobs))
     assert len(places(of_job(best, "a").plan) | places(of_job(best, "b").plan)) == 8
-    assert any("it starts on n02, n03" in made.reason.replace("It", "it") for made in best.jobs)
+    assert any("it starts on n02, n03" in reason_of(made).replace("It", "it") for made in best.jobs)
 
 
 def test_lost_gpu_is_not_replaced_inside_a_suspected_node() -> None:
@@ -93,7 +94,7 @@ def test_lost_gpu_is_not_replaced_inside_a_suspected_node() -> None:
     running = job("one", whole, names(whole, 0, 1), gpus_per_node=2, recovery=SAME_SHAPE)
     best, _, _ = answers(replan(hurt, [running]))
     assert {node for node, _ in places(of_job(best, "one").plan)} == {"n01"}
-    assert of_job(best, "one").reason.startswith("Without n00:0")
+    assert reason_of(of_job(best, "one")).startswith("Without n00:0")
 
 
 def test_spare_that_a_job_partly_holds_is_no_mistake() -> None:
@@ -168,8 +169,8 @@ def test_job_whose_plan_does_not_fit_the_cluster_costs_the_others_nothing() -> N
     for decision in answers(odd)[:2]:
         made = of_job(decision, "j0")
         assert made.action is RecoveryAction.WAIT
-        assert "jobs.j0.plan.placement.ranks: is not a GPU of a node that has 1 (got 'n01:1')" in made.reason
-        assert "correct the cluster's gpu_count" in made.reason
+        assert "jobs.j0.plan.placement.ranks: is not a GPU of a node that has 1 (got 'n01:1')" in reason_of(made)
+        assert "correct the cluster's gpu_count" in reason_of(made)
         assert of_job(decision, "j3").action is RecoveryAction.SWAP
     assert prepare(odd, odd.jobs[0]).losses == ()
 
@@ -182,7 +183,7 @@ def test_paused_job_whose_node_is_gone_from_the_cluster_stays_paused() -> None:
     best, _, _ = answers(replan(left, [running]))
     made = of_job(best, "one")
     assert made.action is RecoveryAction.PAUSE
-    assert "jobs.one.plan.placement.hosts: is not a node of the cluster" in made.reason
+    assert "jobs.one.plan.placement.hosts: is not a node of the cluster" in reason_of(made)
 
 
 def columns_of_two_models() -> Sequence[JobColumns]:

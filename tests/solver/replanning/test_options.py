@@ -15,6 +15,7 @@ from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.cluster.topology import NodeState
 from cluster_models.jobs.recovery import RecoveryAction
 from cluster_models.jobs.running import RecoveryPolicy, RunningJob
+from cluster_models.remarks import remark
 from solver.answer import assemble
 from solver.compiled import step_seconds
 from solver.predict import predict
@@ -96,7 +97,7 @@ def test_a_dear_spare_is_left_for_others() -> None:
     cheap = taken(actions.swap(here, problem.spares, prices={"n05": free.value_flop}))
     assert "n04" in plan_of(cheap).placement.hosts
     assert cheap.value_flop < free.value_flop
-    assert cheap.limited_by == "n04, which computes 30 % slower"
+    assert cheap.limited_by == remark("limit_slow_node", node="n04", slowdown=pytest.approx(1.3))
 
 
 def test_too_few_spares_are_told() -> None:
@@ -331,7 +332,7 @@ def test_a_job_on_a_slow_node_runs_on_slower_and_without_a_break() -> None:
     option = taken(actions.keep(here))
     assert option.action is RecoveryAction.NONE
     assert option.tokens_per_s < running.plan.tokens_per_s
-    assert option.limited_by == "n01, which computes 40 % slower"
+    assert option.limited_by == remark("limit_slow_node", node="n01", slowdown=pytest.approx(1.4))
     assert option.value_flop == pytest.approx(work_flop(running, option.tokens_per_s, 0.0, problem.horizon_s))
     assert option.value_flop == pytest.approx(upper_value(here, RecoveryAction.NONE))
     again = taken(actions.keep(here, restart=True))

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster_models.jobs.recovery import Migration, RecoveryAction
+from cluster_models.remarks import remark
 from solver.problem import Backend
 from solver.replanning.problem import RecoveryOption
 from solver.replanning.program import Gpu, Limits, Promise, choose, prices, relaxed
@@ -20,7 +21,9 @@ Options = list[RecoveryOption]
 
 def option(job: str, value: float, *holds: Gpu, action: RecoveryAction = RecoveryAction.SWAP) -> RecoveryOption:
     """An option that holds ``holds``."""
-    return RecoveryOption(job, action, frozenset(holds), value, 0.0, "", Migration(), None, "")
+    return RecoveryOption(
+        job, action, frozenset(holds), value, 0.0, remark("limit_gpus"), Migration(), None, remark("nothing_lost")
+    )
 
 
 def pause(job: str) -> RecoveryOption:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from app.presentation.sentences import sentence
 from cluster_models.jobs.recovery import RecoveryAction
 from cluster_models.jobs.running import RunningJob
+from cluster_models.remarks import remark
 from cluster_models.training.plan import Configuration, Plan
 from cluster_models.training.workload import Choice, Recompute, Sharding
 from solver.answer.choice import MOST_GIVEN_UP
@@ -54,8 +56,7 @@ def test_the_same_configuration_on_another_node_is_a_swap() -> None:
     problem = staged()
     option = called(problem, runs(problem, ("n00", "n04", "n02", "n03")))
     assert option.action is RecoveryAction.SWAP
-    assert option.reason == "n04 for n01"
-    assert "instead of" not in option.reason
+    assert option.reason == remark("moved", taken=("n04",), left=("n01",))
 
 
 def test_the_same_ranks_on_the_same_gpus_start_again() -> None:
@@ -85,7 +86,7 @@ def test_another_shape_says_what_differs(changes: dict[str, Any], words: str) ->
     if "stage_layers" in changes:
         changes = {"stage_layers": ((first - 1, second + 1),)}
     option = called(problem, runs(problem, ("n00", "n04", "n02", "n03"), **changes))
-    assert (option.action, option.reason) == (RecoveryAction.RESHAPE, words)
+    assert (option.action, sentence(option.reason)) == (RecoveryAction.RESHAPE, words)
 
 
 def test_other_degrees_are_named_with_the_old_ones() -> None:
@@ -94,8 +95,8 @@ def test_other_degrees_are_named_with_the_old_ones() -> None:
     old = problem.jobs[0].plan
     degrees = replace(old.configuration.degrees, data=1)
     new = replace(old, configuration=replace(old.configuration, degrees=degrees, micro_batch=2))
-    assert what_changes(old, new) == "tp2 pp2 dp1 instead of tp2 pp2 dp2"
-    assert what_changes(old, old) == ""
+    assert what_changes(old, new) == remark("other_degrees", degrees="tp2 pp2 dp1", before="tp2 pp2 dp2")
+    assert what_changes(old, old) is None
 
 
 def test_a_batch_that_is_made_up_again_is_named() -> None:
@@ -104,7 +105,9 @@ def test_a_batch_that_is_made_up_again_is_named() -> None:
     old = problem.jobs[0].plan
     assert old.workload is not None
     new = replace(old, workload=replace(old.workload, global_batch=2 * old.workload.global_batch))
-    assert what_changes(old, new) == "its degrees stay, with global batch 96 instead of 48"
+    changes = what_changes(old, new)
+    assert changes is not None
+    assert sentence(changes) == "its degrees stay, with global batch 96 instead of 48"
 
 
 def asks(running: RunningJob, **changes: Any) -> RunningJob:
@@ -181,4 +184,4 @@ def test_pins_that_leave_no_shape_are_named() -> None:
     (made,) = decide(replan(after(whole, failed=["n01"]), [running])).jobs
     assert made.plan is None
     (reshape,) = (each for each in made.considered if each.action is RecoveryAction.RESHAPE)
-    assert reshape.reason == "No shape that it may have keeps tensor 2, pipeline 4, as pinned."
+    assert reshape.reasons == (remark("no_shape_as_pinned", pinned=("tensor 2", "pipeline 4")),)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from app.presentation.decision_reasons import objection, reason_of
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.health.conditions import conditions_of
 from cluster_models.health.degraded import degraded
@@ -197,7 +198,7 @@ def test_network_card_that_fails_ends_its_job(*, survives: bool) -> None:
     assert made.action is RecoveryAction.RESTART_IN_PLACE
     assert made.migration.steps_lost == sum(policy.repeated_steps(from_storage=False)) / 2
     assert made.migration.restart.high_s == policy.restart_high_s
-    assert "a network card of n00 failed" in made.reason.lower()
+    assert "a network card of n00 failed" in reason_of(made).lower()
     assert safe_answer(asked).jobs[0].action is RecoveryAction.RESTART_IN_PLACE
 
 
@@ -223,8 +224,8 @@ def test_no_legal_data_size() -> None:
     made = of_job(decided(problem(whole, [running], [told("n03")])), "a")
     assert made.action in {RecoveryAction.WAIT, RecoveryAction.PAUSE}
     (shrink,) = (each for each in made.considered if each.action is RecoveryAction.SHRINK_DATA_PARALLEL)
-    assert "8" in shrink.reason
-    assert "divide" in shrink.reason
+    assert "8" in objection(shrink)
+    assert "divide" in objection(shrink)
     freed = replace(running, recovery=replace(policy, may_change_batch=True))
     made = of_job(decided(problem(whole, [freed], [told("n03")])), "a")
     assert made.plan is not None

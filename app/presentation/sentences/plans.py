@@ -1,0 +1,217 @@
+"""Sentences about plans: warnings, how sure a prediction is, limits of a proof, why alternatives lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from app.presentation.differences import difference_words
+from app.presentation.sentences.formats import Words
+from cluster_models.training.workload import Sharding
+from cluster_models.wording import named
+
+SIZES: Final = {
+    "gpus": "GPUs",
+    "hidden": "Hidden size",
+    "sequence_length": "Sequence length",
+    "tensor": "Tensor parallel size",
+    "pipeline": "Pipeline parallel size",
+    "context": "Context parallel size",
+    "expert": "Expert parallel size",
+    "micro_batch": "Micro-batch",
+    "precision": "Precision",
+    "sharding": "Sharding",
+    "recompute": "Recomputation",
+}
+"""Sizes and settings of which it is known what was calibrated."""
+
+
+def _unmeasured_framework(*, framework: str, like: str) -> str:
+    taken = f"those of {like}, which its user says it is like" if like else "estimated"
+    return f"No measured run of {framework} was at hand: its parameters are {taken}."
+
+
+def _uncalibrated_size(*, size: str, value: int, low: int, high: int) -> str:
+    limits = f"{low}" if low == high else f"{low}..{high}"
+    return f"{SIZES[size]} {value} lies outside the calibrated {limits}."
+
+
+def _uncalibrated_setting(*, setting: str, value: str, calibrated: Sequence[str]) -> str:
+    return f"{SIZES[setting]} {value} was not calibrated, only {', '.join(calibrated)}."
+
+
+def _step_interval(
+    *,
+    level: float,
+    step_low_s: float,
+    step_high_s: float,
+    runs: int,
+    independent_runs: float,
+    family: str,
+    basis: str,
+    respects_outside: int,
+) -> str:
+    worth = f", worth {independent_runs:.0f} independent ones" if independent_runs > 0 else ""
+    errors = {
+        "own_runs": f"{runs} {family}",
+        "new": f"{runs} measured runs{worth}, each predicted as if of {family}",
+        "alike": f"{runs} measured runs{worth}, of {family}, each predicted without its like",
+    }[basis]
+    wider = " It is wider for what is unlike all of them." if respects_outside else ""
+    return (
+        f"Times are predicted, not measured: {100 * level:.0f} % of measured steps are expected between "
+        f"{step_low_s:#.3g} and {step_high_s:#.3g} s, from the errors on {errors}.{wider}"
+    )
+
+
+def _calibration_lacks(*, calibration: str, gpu_kinds: Sequence[str], framework: str, like: str) -> str:
+    missing = " or ".join((*gpu_kinds, *([framework] if framework else [])))
+    shipped = f", of {framework} those of {like}" if like else ""
+    return f"The calibration {calibration} has no parameter of {missing}: those are as shipped{shipped}."
+
+
+def _calibrated_otherwise(
+    *, calibration: str, framework: str, settings: Sequence[str], calibrated: Sequence[str], here: Sequence[str]
+) -> str:
+    changed = "; ".join(
+        f"{name} {was}, here {now}" for name, was, now in zip(settings, calibrated, here, strict=True)
+    )
+    return f"The calibration {calibration} was fitted to runs of {framework} with {changed}."
+
+
+def _untrained_parts(*, parts: Sequence[str]) -> str:
+    names = " and ".join(parts).replace("_", " ")
+    return f"Times of {names} come from published timings of kernels, or are estimated: no training run was fitted."
+
+
+def _single_copy(*, sharding: str, rule: str) -> str:
+    everything = sharding == Sharding.PARAMETERS
+    state = "weights, gradients and optimizer state" if everything else "optimizer state"
+    return (
+        f"Sharding {sharding} leaves a single copy of the {state}: with {rule} a lost place still takes "
+        f"{'them' if everything else 'it'} along."
+    )
+
+
+def _nominal_uplinks(*, switches: Sequence[str]) -> str:
+    return f"The uplinks of {named(switches)} are nominal figures: measured ones are usually lower."
+
+
+def _worse_balanced(*, planned: Sequence[str], workload: str, imbalance: float, planned_imbalance: float) -> str:
+    return (
+        f"Experts are placed for {' and '.join(planned)}: under {workload} the slowest expert rank carries "
+        f"{imbalance:.2f} times the mean, {100 * planned_imbalance / imbalance:.0f} % of the balance planned for."
+    )
+
+
+def _slower(*, share: float, more_s: float, parts: Sequence[str], parts_more_s: Sequence[float]) -> str:
+    return f"{100 * share:.2f} % slower {difference_words(more_s, parts, parts_more_s)}."
+
+
+def _faster(*, share: float, more_s: float, parts: Sequence[str], parts_more_s: Sequence[float]) -> str:
+    return f"{100 * share:.2f} % faster {difference_words(more_s, parts, parts_more_s)}."
+
+
+def _faster_but_worse(*, share: float, more_s: float, parts: Sequence[str], parts_more_s: Sequence[float]) -> str:
+    difference = difference_words(more_s, parts, parts_more_s)
+    return f"{100 * share:.2f} % faster per step but worse by the objective {difference}."
+
+
+def _repeated_tests(*, repeats: int, same_class: bool, agree: bool) -> str:
+    where = "on links of the same class" if same_class else "on other links of the cluster"
+    return f"{repeats} repeated tests {where}{', which agree' if agree else ''}"
+
+
+OUTSIDE: Final[Mapping[str, Words]] = {
+    "unmeasured_gpu_kind": "No measured run on {gpu_kind} was at hand: its parameters are estimated.",
+    "unmeasured_framework": _unmeasured_framework,
+    "unmeasured_pair": "No measured run of {framework} on {gpu_kind} was at hand, only of each with others.",
+    "uncalibrated_size": _uncalibrated_size,
+    "uncalibrated_setting": _uncalibrated_setting,
+    "uncalibrated_mix": "Stages on several GPU kinds ({gpu_kinds:list}) were not calibrated, only each kind by "
+    "itself.",
+    "unmeasured_overheads": "The step is {ratio:.1f} times as far from its matrix products as usual, by overheads "
+    "of the framework that no run told: the interval reaches higher for it.",
+}
+"""In what a plan is unlike anything measured."""
+
+WARNINGS: Final[Mapping[str, Words]] = {
+    "step_interval": _step_interval,
+    "calibration_lacks": _calibration_lacks,
+    "calibrated_otherwise": _calibrated_otherwise,
+    "untrained_parts": _untrained_parts,
+    "unverified_data_sheet": "The data sheet figures of {gpu_kind} are not verified ({source}).",
+    "estimated_rate": "The share of its peak that {gpu_kind} reaches is estimated ({source}).",
+    "estimated_collectives": "Tensor parallel communication of {ranks} {gpu_kind} is estimated from measurements "
+    "of other group sizes, collectives or GPU kinds.",
+    "kinds_left_out": "Nodes with {left_out:list} are left out: the plan uses {used:and}.",
+    "too_large": "It does not fit: stage {stage} needs {needs_bytes:gib} per GPU and its limit is "
+    "{limit_bytes:gib}.",
+    "rule_not_kept": "It does not {rule}, as the workload asks.",
+    "single_copy": _single_copy,
+    "shared_uplinks": "Sharing the uplinks of switches takes {share:percent1} of the step; the bound of the proof "
+    "leaves them out, so that the gap may not close.",
+    "nominal_uplinks": _nominal_uplinks,
+    "experts_reordered": "Experts leave their natural order: the step time holds for a checkpoint permuted as the "
+    "exports say; with experts in contiguous blocks the same plan would take {contiguous_step_s:.3g} s a step "
+    "instead of {step_s:.3g} s.",
+    "layers_not_counted": "Of {of} layers with experts {layers} were not counted: they keep their order and are "
+    "taken at the calibrated imbalance.",
+    "worse_balanced_workload": _worse_balanced,
+    "micro_batches_rerouted": "Micro-batches of {job} are re-routed around lost ranks.",
+}
+
+LIMITS: Final[Mapping[str, Words]] = {
+    "limit_rules_kept": "plans keep the rules of workload.placement",
+    "limit_layers_filled": "layers are spread over stages as {framework} fills them",
+    "limit_layers_by_rule": "layers are spread over stages by rule, at least one to each",
+    "limit_one_recomputation": "all layers have one policy of recomputation",
+    "limit_equal_hosts": "plans take as many GPUs of each host, or a part of a single one that divides it",
+    "limit_tensor_inside": "tensor groups lie inside a node or NVLink domain",
+    "limit_sharded_without_pipeline": "sharded parameters come without a pipeline",
+    "limit_schedules": "pipelines run by schedules {schedules:list}",
+    "limit_schedule_length": "a replica runs at most {events:n} forwards and backwards a step",
+    "limit_expert_cuts": "experts are cut no further than the ranks they lie on ask for",
+    "limit_widest_units": "each candidate lies in the widest units of an NVLink domain that it fills, joined by "
+    "health",
+    "limit_unit_widths": "units in a domain of more than {nodes} nodes have a divisor or a power of two of nodes",
+    "limit_mixes": "mixes of GPU kinds have at most {kinds}, whose faster GPUs take as many stages as they can",
+    "limit_mixes_not_v_shaped": "mixes of GPU kinds run no V-shaped schedule",
+    "limit_no_virtual_stages": "{framework} has no virtual stages",
+    "limit_groups_sized": "virtual stages come with at least as many micro-batches as pipeline ranks, in groups of "
+    "as many, or of the fewest that the framework takes where ranks do not divide them",
+    "limit_groups_equal": "virtual stages come with equal groups of at least as many micro-batches as pipeline "
+    "ranks",
+    "limit_groups_whole": "virtual stages come with whole groups of as many micro-batches as pipeline ranks",
+}
+"""Clauses on the space that a certificate covers."""
+
+BASES: Final[Mapping[str, Words]] = {
+    "configuration_given": "The configuration was given, not searched for; another placement of it can be at most "
+    "{gap:percent2} better.",
+    "job_stays": "The job stays as it was planned.",
+    "lost_part_placed": "The lost part was placed; other ranks moved only where that pays.",
+    "replicas_stay": "The replicas that are left stay where they are as far as they can.",
+    "rerouted_step_simulated": "The step of re-routed micro-batches was simulated; there was no search.",
+}
+"""Origins of configurations that nothing was searched for."""
+
+LOSSES: Final[Mapping[str, Words]] = {
+    "as_fast": "As fast as the plan.",
+    "slower": _slower,
+    "faster": _faster,
+    "faster_but_worse": _faster_but_worse,
+    "does_not_fit": "Does not fit: stage {stage} needs {needs_bytes:gib} of {limit_bytes:gib} (at best "
+    "{bound_s:.2f} s a step).",
+}
+"""Why an alternative is not the plan."""
+
+DRIFT: Final[Mapping[str, Words]] = {
+    "drift_no_traffic": "the plan sends nothing between nodes",
+    "drift_inside_domains": "what the plan sends stays inside NVLink domains",
+    "drift_published": "published for other clusters; too few tests were repeated on this one",
+    "drift_repeated_tests": _repeated_tests,
+}
+"""Origins of the spread of links."""
+
+PLANS: Final[Mapping[str, Words]] = {**OUTSIDE, **WARNINGS, **LIMITS, **BASES, **LOSSES, **DRIFT}

@@ -1,0 +1,94 @@
+"""Sentences of remarks: each code of the solver has one, over just the figures that it comes with."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import string
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.documents.remarks import RemarkDocument
+from app.presentation.sentences.rendering import SENTENCES, sentence
+from cluster_models.remarks import Remark, remark
+
+ROOT = Path(__file__).parents[3]
+ROOMS = ("cluster_models", "readers", "solver", "app")
+
+
+def _uses() -> dict[str, set[frozenset[str]]]:
+    """By code the names of figures with which ``remark`` is called anywhere."""
+    found = defaultdict(set)
+    for path in (path for room in ROOMS for path in (ROOT / room).rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        constants = {
+            node.target.id: node.value
+            for node in tree.body
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "remark":
+                for code in _codes(node.args[0], constants):
+                    found[code].add(frozenset(keyword.arg or "**" for keyword in node.keywords))
+    return found
+
+
+def _codes(node: ast.expr, constants: dict[str, ast.expr]) -> Iterator[str]:
+    """The codes that an argument may have: texts, choices among them, and constants of the module."""
+    match node:
+        case ast.Constant(value=str(code)):
+            yield code
+        case ast.IfExp(body=body, orelse=other):
+            yield from _codes(body, constants)
+            yield from _codes(other, constants)
+        case ast.Name(id=name) if name in constants:
+            yield from _codes(constants[name], constants)
+        case _:
+            raise AssertionError(ast.unparse(node))
+
+
+def _figures(code: str) -> frozenset[str]:
+    words = SENTENCES[code]
+    if isinstance(words, str):
+        return frozenset(name for _, name, _, _ in string.Formatter().parse(words) if name)
+    return frozenset(inspect.signature(words).parameters)
+
+
+USES = _uses()
+
+
+@pytest.mark.parametrize("code", sorted(USES))
+def test_every_code_comes_with_the_figures_of_its_sentence(code: str) -> None:
+    """No more, which nobody would see, and no fewer, which would leave no sentence."""
+    assert USES[code] == {_figures(code)}
+
+
+def test_every_sentence_is_said_by_something() -> None:
+    """What no code of ours says any more goes."""
+    assert set(SENTENCES) - set(USES) == set()
+
+
+def test_documents_of_other_versions_keep_their_text() -> None:
+    """A sentence alone, a code that is not known here, and one with other figures."""
+    old = RemarkDocument.model_validate("Links were not measured.")
+    new = RemarkDocument(code="not_known_here", figures={"share": 0.1}, text="Something new.")
+    other = RemarkDocument(code="unpin", figures={"degree": "tensor"}, text="Unpin it.")
+    texts = [RemarkDocument.from_value(each.to_value()).text for each in (old, new, other)]
+    assert texts == ["Links were not measured.", "Something new.", "Unpin it."]
+
+
+def test_remarks_come_back_from_their_document() -> None:
+    """Numbers stay whole or broken, and lists become tuples again."""
+    value = remark("rules_by_counting", fitting=2, candidates=30, rules=("a", "b"), ruled_out=(1, 2))
+    document = RemarkDocument.model_validate_json(RemarkDocument.from_value(value).model_dump_json())
+    assert document.to_value() == value
+    assert sentence(document.to_value()) == document.text
+    assert "'b' rules out 2 candidates" in document.text
+
+
+def test_texts_with_braces_are_no_templates() -> None:
+    """Figures come from users' files."""
+    assert sentence(Remark("text", {"text": "{0} {x} }{"})) == "{0} {x} }{"
