@@ -12,6 +12,8 @@ from app.documents.remarks import RemarkDocument
 from app.documents.values import Computed, Given, ValueAnswer
 from app.services.clusters.clusters import ClusterRecord
 from app.services.clusters.snapshots import AddedMeasurements, SnapshotRecord
+from cluster_models.links.slow_links import SlowLink
+from cluster_models.links.summaries import ClassSummary
 
 
 def _cluster_links(record: ClusterRecord) -> dict[str, str]:
@@ -50,11 +52,41 @@ class SnapshotSummary(ValueAnswer[SnapshotRecord]):
     links: Annotated[Links, Computed(lambda record: addresses("snapshots", record.id))]
 
 
+class LinkClassAnswer(ValueAnswer[ClassSummary]):
+    """Pairs of nodes of one class at one load."""
+
+    link_class: str = Field(description="How close the nodes sit, and their cards.", examples=["same leaf"])
+    flows: int = Field(description="Flows that leave each node at once.", examples=[8])
+    message_bytes: float = Field(description="Size of their messages.", examples=[268435456.0])
+    pairs: int = Field(description="Pairs of nodes of the class.", examples=[136])
+    measured_pairs: int = Field(description="Those measured at such a load, in some direction.", examples=[120])
+    median_bytes_per_s: float = Field(description="Median bandwidth of a flow.", examples=[4.6e10])
+    p10_bytes_per_s: float = Field(description="10th percentile of it.", examples=[4.1e10])
+    median_latency_s: float = Field(description="Median time of a transfer of no bytes.", examples=[1.2e-5])
+
+
+class SlowLinkAnswer(ValueAnswer[SlowLink]):
+    """A directed link far slower than others of its class, at the load where it falls behind most."""
+
+    source: str = Field(description="Node that sends.", examples=["n1"])
+    destination: str = Field(description="Node that receives.", examples=["n2"])
+    flows: float = Field(description="Flows of each node at once.", examples=[8.0])
+    message_bytes: float = Field(description="Size of their messages.", examples=[67108864.0])
+    bytes_per_s: float = Field(description="Bandwidth of a flow.", examples=[1.7e9])
+    class_bytes_per_s: float = Field(description="Usual in its class.", examples=[1.35e10])
+
+
 class SnapshotAnswer(SnapshotSummary):
-    """A snapshot with its content and what looks wrong about it."""
+    """A snapshot with its content, its links in figures, and what looks wrong about it."""
 
     suspicions: Annotated[list[RemarkDocument], Given()] = Field(
         description="Figures that look wrong or missing.", examples=[[]]
+    )
+    link_classes: Annotated[list[LinkClassAnswer], Given()] = Field(
+        description="Links by class, at the load that most were measured with."
+    )
+    slow_links: Annotated[list[SlowLinkAnswer], Given()] = Field(
+        description="Links that stand out from their class, slowest share first; both directions."
     )
     cluster: Annotated[ClusterDocument, Given()] = Field(description="Nodes, GPU kinds and every measurement.")
 

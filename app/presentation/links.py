@@ -1,4 +1,4 @@
-"""At which load the bandwidths of a cluster are shown, in which order its nodes, and which links stand out."""
+"""Load at which the bandwidths of a cluster are shown, order of its nodes, and links that stand out, in words."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import numpy as np
 from app.presentation.figures import data_bytes, gbytes_per_s, percent, plural
 from cluster_models.cluster.topology import Cluster
 from cluster_models.links.model import LinkModel
-from cluster_models.links.slow_links import SLOW_SHARE, SlowLink
+from cluster_models.links.slow_links import SLOW_SHARE, SlowLink, slow_pairs
 from cluster_models.units import MIB
 
 SHOWN_MESSAGE_BYTES: Final = 256 * MIB
 """Large enough that latency does not count."""
 MOST_SIZES: Final = 12
+SLOW_COLUMNS: Final = ("link", "each flow gets", "usual in its class", "share", "load")
+"""Heads of the table of links that stand out."""
 
 
 def shown_flows(model: LinkModel, gpus_per_node: int) -> int:
@@ -71,12 +73,14 @@ class SlowLinkRow:
     bar: int
     """The share as a length, of 64."""
 
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Cells of its row under ``SLOW_COLUMNS``."""
+        return f"{self.source} - {self.destination}", self.rate, self.usual, self.share, self.load
+
 
 def slow_link_rows(links: Sequence[SlowLink]) -> tuple[SlowLinkRow, ...]:
     """Every pair of nodes once, the slower of its directions, slowest share of the class first."""
-    pairs: dict[frozenset[str], SlowLink] = {}
-    for link in links:
-        pairs.setdefault(frozenset((link.source, link.destination)), link)
     return tuple(
         SlowLinkRow(
             link.source,
@@ -87,7 +91,7 @@ def slow_link_rows(links: Sequence[SlowLink]) -> tuple[SlowLinkRow, ...]:
             f"{plural(int(link.flows), 'flow')}, {data_bytes(link.message_bytes)}",
             round(64 * link.share),
         )
-        for link in pairs.values()
+        for link in slow_pairs(links)
     )
 
 

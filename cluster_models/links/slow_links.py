@@ -84,6 +84,14 @@ def slow_links(cluster: Cluster, rates: Rates) -> tuple[SlowLink, ...]:
     return tuple(sorted(worst.values(), key=lambda link: (link.share, link.source, link.destination)))
 
 
+def slow_pairs(links: Sequence[SlowLink]) -> tuple[SlowLink, ...]:
+    """The first of the links between each two nodes: the slower direction, where they come slowest share first."""
+    pairs: dict[frozenset[str], SlowLink] = {}
+    for link in links:
+        pairs.setdefault(frozenset((link.source, link.destination)), link)
+    return tuple(pairs.values())
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Load:
     """What was measured with so many flows and messages of one size: pairs, their classes (L,) and rates (L,)."""

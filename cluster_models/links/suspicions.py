@@ -14,7 +14,7 @@ from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidCluster
 from cluster_models.links.classes import LinkClass, classify
 from cluster_models.links.oversubscription import SharedUplink, shared_uplinks
-from cluster_models.links.slow_links import SLOW_SHARE, Rates, SlowLink, rates_of, slow_links
+from cluster_models.links.slow_links import SLOW_SHARE, Rates, SlowLink, rates_of, slow_links, slow_pairs
 from cluster_models.links.tables import LinkTables, Recency, link_tables
 from cluster_models.links.wire_flows import LARGE_BYTES, WireFlow, wire_flow
 from cluster_models.remarks import Remark, remark
@@ -127,17 +127,15 @@ def _above_nominal(
 
 def _slow(links: Sequence[SlowLink]) -> list[Remark]:
     """One remark about all links that stand out, if any; both directions of a pair count once."""
-    pairs: dict[frozenset[str], SlowLink] = {}
-    for link in links:
-        pairs.setdefault(frozenset((link.source, link.destination)), link)
+    pairs = slow_pairs(links)
     if not pairs:
         return []
-    examples = list(pairs.values())[:NAMED_AT_MOST]
+    examples = pairs[:NAMED_AT_MOST]
     doubt = remark(
         SLOW_LINKS,
         pairs=len(pairs),
         share=SLOW_SHARE,
-        fallbacks=sum(link.share <= 1 / FALLBACK_RATIO for link in pairs.values()),
+        fallbacks=sum(link.share <= 1 / FALLBACK_RATIO for link in pairs),
         sources=tuple(link.source for link in examples),
         destinations=tuple(link.destination for link in examples),
         bytes_per_s=tuple(link.bytes_per_s for link in examples),

@@ -6,7 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app.answers.clusters import MeasurementsAdded, SnapshotAnswer, SnapshotSummary
+from app.answers.clusters import (
+    LinkClassAnswer,
+    MeasurementsAdded,
+    SlowLinkAnswer,
+    SnapshotAnswer,
+    SnapshotSummary,
+)
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import (
@@ -23,11 +29,11 @@ from app.db.engine import transaction
 from app.documents.cluster import ClusterDocument
 from app.documents.measurements import MeasurementDocument, MeasurementsDocument
 from app.documents.remarks import RemarkDocument
+from app.presentation.cluster import cluster_figures
 from app.services import idempotency
 from app.services.clusters import clusters, measurements, snapshots
 from app.services.clusters.measurements import MeasurementFilter
 from cluster_models.cluster.measurements import SampleStatus
-from cluster_models.links.suspicions import suspicions
 
 router = APIRouter(tags=["measurements"], route_class=BodyRoute)
 
@@ -113,5 +119,11 @@ def get_snapshot(snapshot: SnapshotPath, service: ServiceDep) -> SnapshotAnswer:
         record = snapshots.find_snapshot(session, snapshot_id=snapshot)
         content = snapshots.get_snapshot(session, snapshot_id=snapshot)
     document = ClusterDocument.from_cluster(content.cluster, content.samples)
-    doubts = [RemarkDocument.from_value(doubt) for doubt in suspicions(content)]
-    return SnapshotAnswer.from_value(record, cluster=document, suspicions=doubts)
+    figures = cluster_figures(content)
+    return SnapshotAnswer.from_value(
+        record,
+        cluster=document,
+        suspicions=list(map(RemarkDocument.from_value, figures.doubts)),
+        link_classes=list(map(LinkClassAnswer.from_value, figures.classes)),
+        slow_links=list(map(SlowLinkAnswer.from_value, figures.slow)),
+    )

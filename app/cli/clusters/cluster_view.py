@@ -1,7 +1,9 @@
-"""A cluster on a terminal: nodes, classes of links, what is not measured, what looks wrong, and a heat matrix."""
+"""A cluster on a terminal: its report, and a heat matrix of its links."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -11,21 +13,18 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from app.cli.terminal import bullets, section
-from app.presentation.figures import count, gbytes_per_s, plural, seconds
-from app.presentation.links import SHOWN_MESSAGE_BYTES, by_place, shown_flows, shown_load
-from app.presentation.sentences import sentences
-from app.presentation.switches import shared_uplinks
+from app.cli.terminal import bullets, pairs, section
+from app.presentation.cluster import CLASS_COLUMNS, NodeRow, cluster_figures, cluster_report, node_row
+from app.presentation.figures import count
+from app.presentation.links import SHOWN_MESSAGE_BYTES, SLOW_COLUMNS, SlowLinkRow, by_place
 from cluster_models.cluster.snapshot import ClusterSnapshot
-from cluster_models.cluster.topology import Node
-from cluster_models.links.model import BoolArray, FloatArray, LinkModel, effective_links
-from cluster_models.links.suspicions import suspicions
-from cluster_models.units import GBIT, GBYTE
-from cluster_models.wording import named
+from cluster_models.links.model import LinkModel
+from cluster_models.units import GBYTE
 
-NAMED_PAIRS: Final = 12
 MATRIX_NODES: Final = 48
 """More nodes than this do not fit a terminal side by side."""
+MOST_SLOW: Final = 12
+"""Links that stand out listed."""
 _SHADES: Final = ("░░", "▒▒", "▓▓", "██")
 _SHARES: Final = (0.5, 0.7, 0.9)
 """Edges of the shades, as shares of the fastest pair."""
@@ -34,102 +33,64 @@ _COLOURS: Final = ("red", "yellow", "green", "bright_green")
 
 def cluster_view(snapshot: ClusterSnapshot) -> RenderableType:
     """A cluster as an engineer looks at it, from its nodes to its slowest links."""
-    links = effective_links(snapshot)
-    flows = shown_flows(links, max(node.gpu_count for node in snapshot.cluster.nodes))
-    bandwidth = links.bytes_per_s(SHOWN_MESSAGE_BYTES, flows)
-    estimated = links.estimated(flows)
-    doubts = sentences(suspicions(snapshot))
+    figures = cluster_figures(snapshot)
+    report = cluster_report(figures)
     cluster = snapshot.cluster
+    doubts = report.suspicions
     return Group(
-        _headline(snapshot),
-        section("Nodes", _nodes(snapshot.cluster.nodes)),
-        section(
-            f"Links between nodes: {shown_load(flows)}",
-            link_classes(links, bandwidth, estimated),
-        ),
-        *([section("Shared uplinks, each direction", Text(shared))] if (shared := shared_uplinks(cluster)) else []),
-        section("Not measured", _unmeasured(links, estimated)),
-        *([section("What looks wrong", bullets(doubts))] if doubts else []),
+        Text(cluster.name, style="bold"),
+        pairs(report.facts),
+        section("Nodes", _nodes(map(node_row, cluster.nodes))),
+        section(f"Links between nodes: {report.load}", _table(CLASS_COLUMNS, report.classes)),
+        section("Not measured", Text(report.unmeasured)),
+        section("Links that stand out", _slow(report.slow_sentence, report.slow)),
+        *([section("What else looks wrong", bullets(doubts))] if doubts else []),
         section(
             "From row to column, neighbours together",
-            heat_matrix(by_place(snapshot.cluster), links.nodes, bandwidth, estimated),
+            heat_matrix(by_place(cluster), figures.links, figures.flows),
         ),
     )
 
 
-def _headline(snapshot: ClusterSnapshot) -> RenderableType:
-    cluster = snapshot.cluster
-    text = Text.assemble(
-        (cluster.name, "bold"),
-        f"  {count(len(cluster.nodes))} nodes  {count(cluster.gpu_count)} GPUs  "
-        f"{plural(len(snapshot.samples), 'measurement')}  snapshot {snapshot.id}",
-    )
-    return Group(text, Text(cluster.source, style="dim")) if cluster.source else text
-
-
-def _nodes(nodes: tuple[Node, ...]) -> RenderableType:
+def _nodes(rows: Iterable[NodeRow]) -> RenderableType:
     """Equal nodes together: what they are, and below it their names."""
-    groups: dict[str, list[str]] = {}
-    for node in nodes:
-        parts = [
-            f"{node.gpu_count} x {node.gpu_kind}",
-            f"{node.nics.count} x {node.nics.bytes_per_s / GBIT:g} Gbit/s {node.nics.fabric}",
-            *(f"{key}={value}" for key, value in sorted(node.labels.items())),
-            "NVLink domain of its own" if node.nvlink_domain == node.name else f"domain {node.nvlink_domain}",
-            str(node.state),
-        ]
-        if node.compute_slowdown > 1:
-            parts.append(f"computes {node.compute_slowdown:g} times as long")
-        if node.gpus_in_use:
-            parts.append(f"GPUs {', '.join(map(str, node.gpus_in_use))} in use by other jobs")
-        groups.setdefault(", ".join(parts), []).append(node.name)
+    groups: dict[NodeRow, list[str]] = {}
+    for row in rows:
+        groups.setdefault(replace(row, name=""), []).append(row.name)
     blocks: list[RenderableType] = []
-    for what, names in groups.items():
-        blocks.append(Text(f"{count(len(names))} x {what}" if len(names) > 1 else what))
+    for row, names in groups.items():
+        words = ", ".join(filter(None, (row.gpus, row.nics, row.labels, row.state)))
+        blocks.append(Text(f"{count(len(names))} x {words}" if len(names) > 1 else words))
         blocks.append(Padding(Text(" ".join(names), style="dim"), (0, 0, 0, 4)))
     return Group(*blocks)
 
 
-def link_classes(links: LinkModel, bandwidth: FloatArray, estimated: BoolArray) -> Table:
-    """For each class of pairs: how many, how many of them measured, median, 10th percentile, latency."""
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table whose first column names what the numbers of the others belong to."""
     table = Table(box=box.SIMPLE, pad_edge=False)
-    table.add_column("class")
-    for name in ("pairs", "measured", "median", "10th pct.", "latency"):
-        table.add_column(name, justify="right")
-    latency = links.latency_s
-    off_diagonal = ~np.eye(len(links.nodes), dtype=bool)
-    for index in np.unique(links.link_classes[off_diagonal]):
-        members = (links.link_classes == index) & off_diagonal
-        pairs = members & np.tri(len(links.nodes), dtype=bool).T
-        first, second = np.argwhere(members)[0]
-        rates = bandwidth[members]
-        table.add_row(
-            links.link_class(links.nodes[first], links.nodes[second]),
-            count(int(pairs.sum())),
-            count(int((pairs & ~(estimated & estimated.T)).sum())),
-            gbytes_per_s(float(np.median(rates))),
-            gbytes_per_s(float(np.percentile(rates, 10))),
-            seconds(float(np.median(latency[members]))),
-        )
+    for index, name in enumerate(columns):
+        table.add_column(name, justify="right" if index else "left")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
-def _unmeasured(links: LinkModel, estimated: BoolArray) -> RenderableType:
-    pairs = [f"{links.nodes[a]} - {links.nodes[b]}" for a, b in np.argwhere(estimated & estimated.T) if a < b]
-    if not pairs:
-        return Text("Every pair of nodes was measured.")
-    are = "pair is estimated from its" if len(pairs) == 1 else "pairs are estimated from their"
-    return Text(f"{count(len(pairs))} {are} class: {named(pairs, NAMED_PAIRS)}")
+def _slow(sentence: str, slow: Sequence[SlowLinkRow]) -> RenderableType:
+    if not slow:
+        return Text(sentence)
+    rows = _table(SLOW_COLUMNS, (row.cells for row in slow[:MOST_SLOW]))
+    more = len(slow) - MOST_SLOW
+    return Group(Text(sentence), rows, *([Text(f"and {count(more)} more", style="dim")] if more > 0 else []))
 
 
-def heat_matrix(
-    order: list[int], names: tuple[str, ...], bandwidth: FloatArray, estimated: BoolArray
-) -> RenderableType:
+def heat_matrix(order: list[int], links: LinkModel, flows: int) -> RenderableType:
     """A cell for each pair, darker is slower; ``··`` marks what was never measured."""
+    names = links.nodes
     if len(names) > MATRIX_NODES:
         return Text(f"{len(names)} nodes are too many for a terminal; the web page shows them.")
     if len(names) < 2:
         return Text("There is one node only.")
+    bandwidth, estimated = links.bytes_per_s(SHOWN_MESSAGE_BYTES, flows), links.estimated(flows)
     fastest = float(bandwidth[~np.eye(len(names), dtype=bool)].max())
     width = max(map(len, names))
     text = Text()

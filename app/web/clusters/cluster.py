@@ -6,26 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.presentation.figures import count, data_bytes, plural
-from app.presentation.links import (
-    SlowLinkRow,
-    by_place,
-    offered_flows,
-    offered_sizes,
-    shown_flows,
-    slow_link_rows,
-    slow_links_sentence,
-)
-from app.presentation.switches import shared_uplinks
+from app.presentation.cluster import CLASS_COLUMNS, ClusterFigures, ClusterReport, NodeRow, cluster_report, node_row
+from app.presentation.figures import capital, data_bytes
+from app.presentation.links import SlowLinkRow, by_place, offered_flows, offered_sizes
 from app.services.clusters.aliases import StoredAlias
 from app.web.clusters.bandwidth import COLOURS, MOST_NODES, Colour, HeatMap, MapChoice, heat_map
-from app.web.clusters.fabric import Fabric
 from app.web.clusters.leaf_map import leaf_map
 from app.web.clusters.link_curve import LinkCurve, link_curve
 from app.web.clusters.node_groups import NodeGroup, node_groups
 from app.web.drawing import Drawing
 from cluster_models.cluster.topology import Cluster, Node, NodeState
-from cluster_models.units import GBIT
 from cluster_models.wording import named
 
 _MOST_NAMES: Final = 6
@@ -35,20 +25,17 @@ _MOODS = {NodeState.READY: "good", NodeState.FAILED: "bad"}
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRow:
+class NodeLine:
     """One line of the table of nodes; ``mood`` colours the state."""
 
-    name: str
+    row: NodeRow
     aliases: str
-    state: str
     mood: str
-    gpus: str
-    nics: str
-    labels: str
 
     def matches(self, words: str) -> bool:
         """Whether all ``words`` occur in the line, whatever their case."""
-        line = f"{self.name} {self.aliases} {self.state} {self.gpus} {self.labels}".casefold()
+        row = self.row
+        line = f"{row.name} {self.aliases} {row.state} {row.gpus} {row.labels}".casefold()
         return all(word in line for word in words.casefold().split())
 
 
@@ -71,23 +58,22 @@ class ClusterPage:
     """
 
     name: str
-    facts: tuple[tuple[str, str], ...]
+    report: ClusterReport
+    class_columns: tuple[str, ...]
     form: MapForm
     leaf_map: Drawing | None
     map: HeatMap | None
-    slow_sentence: str
     slow: tuple[SlowLinkRow, ...]
     more_slow: int
     curve: LinkCurve | None
-    suspicions: tuple[str, ...]
-    nodes: tuple[NodeRow, ...]
+    nodes: tuple[NodeLine, ...]
     more_nodes: int
     searched: str
     is_large: bool
 
 
 def cluster_page(
-    fabric: Fabric,
+    figures: ClusterFigures,
     *,
     version: int,
     aliases: Sequence[StoredAlias] = (),
@@ -99,36 +85,35 @@ def cluster_page(
     ``now`` has the nodes as failures left them, where that differs; ``query`` chooses what the drawings show, and
     what it has that cannot be is left out.
     """
-    cluster, query = fabric.snapshot.cluster, query or {}
+    cluster, query = figures.snapshot.cluster, query or {}
     nodes = cluster.nodes if now is None else now.nodes
     groups = node_groups(cluster, by_place(cluster))
     is_large = len(cluster.nodes) > MOST_NODES
-    choice = _choice(fabric, query)
+    choice = _choice(figures, query)
     chosen = {"flows": str(choice.flows), "size": f"{choice.message_bytes:.0f}", "colour": str(choice.colour)}
-    slow = {(link.source, link.destination) for link in fabric.slow}
+    slow = {(link.source, link.destination) for link in figures.slow}
     rows, columns = _sides(groups, query, is_large=is_large)
-    slow_rows = slow_link_rows(fabric.slow)
-    most = len(slow_rows) if query.get("slow") == "all" else MOST_SLOW
+    report = cluster_report(figures, nodes=nodes, version=version)
+    most = len(report.slow) if query.get("slow") == "all" else MOST_SLOW
     names: dict[str, list[str]] = {}
     for alias in aliases:
         names.setdefault(alias.node, []).append(alias.alias)
     searched = query.get("node", "").strip()
-    matching = [row for node in nodes if (row := _row(node, names.get(node.name, ()))).matches(searched)]
-    matching.sort(key=lambda row: row.mood == "good")
+    matching = [line for node in nodes if (line := _line(node, names.get(node.name, ()))).matches(searched)]
+    matching.sort(key=lambda line: line.mood == "good")
     source, _, destination = query.get("link", "").partition(">")
     return ClusterPage(
         name=cluster.name,
-        facts=_facts(fabric, nodes, version),
-        form=_form(fabric, choice, groups if is_large else (), chosen | _named_sides(query)),
-        leaf_map=leaf_map(fabric.links, choice, groups, slow, chosen, fabric.rates) if is_large else None,
-        map=heat_map(fabric.links, choice, rows, columns, measured=fabric.rates, slow=slow, address="")
+        report=report,
+        class_columns=tuple(map(capital, CLASS_COLUMNS)),
+        form=_form(figures, choice, groups if is_large else (), chosen | _named_sides(query)),
+        leaf_map=leaf_map(figures.links, choice, groups, slow, chosen, figures.rates) if is_large else None,
+        map=heat_map(figures.links, choice, rows, columns, measured=figures.rates, slow=slow, address="")
         if rows and columns
         else None,
-        slow_sentence=slow_links_sentence(len(slow_rows)),
-        slow=slow_rows[:most],
-        more_slow=max(0, len(slow_rows) - most),
-        curve=link_curve(fabric.links, fabric.rates, fabric.snapshot.samples, source, destination),
-        suspicions=fabric.suspicions,
+        slow=report.slow[:most],
+        more_slow=max(0, len(report.slow) - most),
+        curve=link_curve(figures.links, figures.rates, figures.snapshot.samples, source, destination),
         nodes=tuple(matching[:MOST_NODES]),
         more_nodes=max(0, len(matching) - MOST_NODES),
         searched=searched,
@@ -136,26 +121,11 @@ def cluster_page(
     )
 
 
-def _facts(fabric: Fabric, nodes: Sequence[Node], version: int) -> tuple[tuple[str, str], ...]:
-    cluster = fabric.snapshot.cluster
-    usable = sum(node.usable for node in nodes)
-    uplinks = shared_uplinks(cluster)
-    return (
-        ("nodes", f"{count(len(nodes))}, {count(usable)} of them usable"),
-        ("GPUs", f"{count(cluster.gpu_count)}: {', '.join(sorted({node.gpu_kind for node in nodes}))}"),
-        ("measurements", plural(len(fabric.snapshot.samples), "sample")),
-        *([("shared uplinks, each direction", uplinks)] if uplinks else []),
-        ("version", str(version)),
-        ("snapshot", fabric.snapshot.id),
-        *([("source", cluster.source)] if cluster.source else []),
-    )
-
-
-def _choice(fabric: Fabric, query: Mapping[str, str]) -> MapChoice:
-    usual = shown_flows(fabric.links, max(node.gpu_count for node in fabric.snapshot.cluster.nodes))
+def _choice(figures: ClusterFigures, query: Mapping[str, str]) -> MapChoice:
+    usual = figures.flows
     choice = MapChoice(usual)
-    flows = next((each for each in offered_flows(fabric.links, usual) if str(each) == query.get("flows")), usual)
-    sizes = {f"{size:.0f}": size for size in offered_sizes(fabric.links)}
+    flows = next((each for each in offered_flows(figures.links, usual) if str(each) == query.get("flows")), usual)
+    sizes = {f"{size:.0f}": size for size in offered_sizes(figures.links)}
     colour = query.get("colour", "")
     return MapChoice(
         flows,
@@ -164,10 +134,12 @@ def _choice(fabric: Fabric, query: Mapping[str, str]) -> MapChoice:
     )
 
 
-def _form(fabric: Fabric, choice: MapChoice, groups: Sequence[NodeGroup], chosen: Mapping[str, str]) -> MapForm:
+def _form(
+    figures: ClusterFigures, choice: MapChoice, groups: Sequence[NodeGroup], chosen: Mapping[str, str]
+) -> MapForm:
     return MapForm(
-        flows=offered_flows(fabric.links, choice.flows),
-        sizes=tuple((f"{size:.0f}", data_bytes(size)) for size in offered_sizes(fabric.links)),
+        flows=offered_flows(figures.links, choice.flows),
+        sizes=tuple((f"{size:.0f}", data_bytes(size)) for size in offered_sizes(figures.links)),
         colours=tuple((str(colour), words) for colour, words in COLOURS.items()),
         places=tuple(group.name for group in groups),
         chosen=chosen,
@@ -195,15 +167,5 @@ def leaves(cluster: Cluster) -> dict[str, str]:
     return {node.name: node.labels["leaf"] for node in cluster.nodes if "leaf" in node.labels}
 
 
-def _row(node: Node, names: Sequence[str]) -> NodeRow:
-    slower = f", compute x{node.compute_slowdown:g}" if node.compute_slowdown > 1 else ""
-    taken = f", {len(node.gpus_in_use)} in use" if node.gpus_in_use else ""
-    return NodeRow(
-        name=node.name,
-        aliases=named(names, _MOST_NAMES),
-        state=f"{node.state}{slower}",
-        mood=_MOODS.get(node.state, "warn"),
-        gpus=f"{node.gpu_count} x {node.gpu_kind}{taken}",
-        nics=f"{node.nics.count} x {node.nics.bytes_per_s / GBIT:g} Gbit/s {node.nics.fabric}",
-        labels=", ".join(f"{key}={value}" for key, value in sorted(node.labels.items())),
-    )
+def _line(node: Node, names: Sequence[str]) -> NodeLine:
+    return NodeLine(node_row(node), named(names, _MOST_NAMES), _MOODS.get(node.state, "warn"))

@@ -19,7 +19,7 @@ from app.services.clusters import aliases, clusters
 from app.services.errors import NameTaken
 from app.web.clusters.cluster import cluster_page
 from app.web.clusters.cluster_now import cluster_now
-from app.web.clusters.fabric import fabric_of
+from app.web.clusters.stored_figures import figures_of
 from app.web.error_pages import PageRoute
 from app.web.listing import cluster_line
 from app.web.origin import sent_form
@@ -76,12 +76,12 @@ def cluster(request: Request, name: str, added: int | None = None) -> Response:
     """One cluster as it is now; ``added`` is how many measurements an import has just stored."""
     with service_of(request).read_sessions() as session:
         record = clusters.get_cluster(session, reference=name)
-        fabric = fabric_of(session, record)
+        figures = figures_of(session, record)
         names = aliases.list_aliases(session, reference=record.id)
         now = cluster_now(session, record, datetime.now(UTC))
     document = f"/api/v1/clusters/{quote(record.name, safe='')}"
     shown = cluster_page(
-        fabric, version=record.version, aliases=names, now=now.cluster, query=dict(request.query_params)
+        figures, version=record.version, aliases=names, now=now.cluster, query=dict(request.query_params)
     )
     note = "" if added is None else f"Stored: {plural(max(0, added), 'measurement')} added."
     return page(request, "cluster.html", cluster=shown, now=now, document=document, note=note)

@@ -87,6 +87,8 @@ def test_a_stored_cluster_is_planned_by_name_id_or_snapshot(client: TestClient) 
     content = client.get(f"{API}/snapshots/{snapshot}").json()
     assert len(content["cluster"]["samples"]) == 2
     assert content["cluster"]["nodes"] == stored["cluster"]["nodes"]
+    assert [each["pairs"] for each in content["link_classes"]] == [3]
+    assert content["slow_links"] == []
 
 
 def test_a_snapshot_outlives_changes_of_its_cluster(client: TestClient) -> None:
