@@ -81,7 +81,7 @@ def _counted(
         return np.asarray(reserved)
     if run.memory_counter is MemoryCounter.ALLOCATED:
         return np.asarray(reserved - parts.fragmentation_bytes)
-    sizes = local_sizes(batch, run.workload, calibration)
+    sizes = local_sizes(batch, run.workload, calibration, most=True)
     kept = layer_activations(run.architecture, sizes, calibration, run.activations.modules)
     states = parts.weights_bytes + parts.gradients_bytes + parts.optimizer_bytes
     return np.asarray(states + parts.activations_bytes - kept.working[:, None])

@@ -14,6 +14,7 @@ from app.documents.framework import (
     settings_of,
     to_framework,
 )
+from app.documents.mixed_lengths import MixedLengthsDocument
 from app.documents.placement_rules import PlacementRulesDocument
 from app.documents.reading import Count, FieldProblem, InvalidDocument, Number, Text, close_name
 from app.documents.serving_words import refuse_serving
@@ -52,6 +53,11 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
     global_batch_sequences: Annotated[Count, Field(le=MOST_SEQUENCES), Holds("global_batch")] = Field(
         description="Sequences of one optimizer step, all ranks together.",
         examples=[1024],
+    )
+    lengths: MixedLengthsDocument | None = Field(
+        None,
+        description="Lengths of the documents that fill the sequences; absent: every sequence is one document.",
+        examples=[{"log_normal": {"median_tokens": 700, "sigma": 1.1}, "packing": "padded"}],
     )
     precision: Precision = Field(
         _DEFAULT.precision, description="Number format of the matrix products.", examples=["bf16"]

@@ -13,6 +13,7 @@ from typing import Any, Final
 from app.exports.claims import shards_gradients
 from app.exports.contract import ZIP, Export, ExportFile, Files, unsupported
 from app.exports.launch_value import Launch
+from app.exports.megatron import documents_unsaid
 from app.exports.options import Options
 from app.exports.readback.deepspeed import DEEPSPEED_SAYS, read_deepspeed
 from cluster_models.cluster.gpus import Precision
@@ -90,6 +91,7 @@ def _script(launch: Launch, options: Options) -> str:
                 if recompute is not Recompute.NONE
                 else []
             ),
+            *(f"# Told by the dataset: {each}." for each in documents_unsaid(launch.workload)),
             "set -euo pipefail",
             'here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"',
             'exec deepspeed --hostfile "$here/hostfile" \\',

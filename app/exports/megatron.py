@@ -29,6 +29,7 @@ from app.exports.options import Options
 from app.exports.readback.megatron import GROUP, MEGATRON_SAYS, read_megatron
 from cluster_models.cluster.gpus import Precision
 from cluster_models.training.framework_choices import AttentionKernels, CudaGraphs, Float8Scaling
+from cluster_models.training.packing import in_words
 from cluster_models.training.plan import Plan, RankOrder
 from cluster_models.training.workload import Optimizer, Recompute, Sharding, TrainingWorkload
 
@@ -94,13 +95,20 @@ def megatron_arguments(launch: Launch) -> Arguments:
     flags += [*_RECOMPUTE[configuration.recompute], *_sharding(launch, release)]
     found = megatron_flags.arguments(flags, release)
     unsaid = _graphs_unsaid(launch, release) + dispatch_unsaid(launch, release) + rows_unsaid(workload)
-    return Arguments(found.flags, found.unsaid + unsaid)
+    return Arguments(found.flags, found.unsaid + unsaid + documents_unsaid(workload))
 
 
 def rows_unsaid(workload: TrainingWorkload) -> tuple[str, ...]:
     """Features that Transformer Engine lacks: scales of rows, which torchao has."""
     by_row = workload.precision is Precision.FP8 and workload.framework.float8_scaling is Float8Scaling.ROW
     return ("one scale for each row of an FP8 operand",) if by_row else ()
+
+
+def documents_unsaid(workload: TrainingWorkload) -> tuple[str, ...]:
+    """How documents fill the sequences: the dataset's own settings say so, whatever the framework."""
+    if (lengths := workload.lengths) is None:
+        return ()
+    return (f"{in_words(lengths, workload.sequence_length)}, attending to itself alone",)
 
 
 def remarks(launch: Launch, arguments: Arguments) -> list[str]:

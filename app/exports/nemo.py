@@ -10,7 +10,7 @@ from typing import Final
 
 from app.exports.contract import SHELL, Export, ExportFile, Files, refuse_schedule, unsupported
 from app.exports.launch_value import Launch
-from app.exports.megatron import environment_lines, expert_order_lines, rows_unsaid
+from app.exports.megatron import documents_unsaid, environment_lines, expert_order_lines, rows_unsaid
 from app.exports.megatron_hybrid import is_hybrid, refuse_untold
 from app.exports.megatron_layers import pipeline_layout
 from app.exports.megatron_releases import NEWEST, SINCE, has, overlaps_experts, release_name, vendors
@@ -179,7 +179,7 @@ def _unsaid(launch: Launch, release: int) -> list[str]:
     hybrid = framework.expert_dispatch is ExpertDispatch.HYBRIDEP and launch.architecture.experts is not None
     if hybrid and not has(release, _BACKEND):
         found.append(f"hybridep, which came with 0.{SINCE[_BACKEND]} (deepep stands for it)")
-    return [*found, *rows_unsaid(launch.workload)]
+    return [*found, *rows_unsaid(launch.workload), *documents_unsaid(launch.workload)]
 
 
 def _pipeline(launch: Launch) -> dict[str, str]:

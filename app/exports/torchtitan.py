@@ -12,7 +12,7 @@ from typing import Final
 
 from app.exports.contract import ZIP, Export, ExportFile, Files, unsupported
 from app.exports.launch_value import Launch
-from app.exports.megatron import expert_order_lines
+from app.exports.megatron import documents_unsaid, expert_order_lines
 from app.exports.options import Options
 from app.exports.readback.torchtitan import SCHEDULES, TORCHTITAN_SAYS, read_torchtitan, split_layers
 from cluster_models.cluster.gpus import Precision
@@ -46,6 +46,7 @@ def render_torchtitan(launch: Launch, options: Options) -> Files:  # noqa: ARG00
         about.append(
             "# Nearest to a sharded optimizer: FSDP that gathers weights once a step (gradients sharded too)."
         )
+    about += [f"# Told by data and model flavor: {each}." for each in documents_unsaid(launch.workload)]
     if launch.workload.precision not in {Precision.BF16, Precision.FP32}:
         about.append(f"# {launch.workload.precision} products: choose the model's converter for them.")
     if launch.configuration.schedule.splits_backward:

@@ -8,6 +8,7 @@ from typing import Final
 from app.presentation.choice import caution_of, other_warnings
 from app.presentation.figures import count, percent, plural, seconds
 from app.presentation.proof import TOO_SMALL_TO_SAY
+from cluster_models.training.packing import in_words
 from cluster_models.training.plan import Plan, StopReason
 from cluster_models.training.workload import Objective, TrainingWorkload
 
@@ -15,10 +16,11 @@ MOST_THINGS: Final = 3
 
 
 def subject(plan: Plan, workload: TrainingWorkload) -> str:
-    """Request of the plan: "8,192 tokens x 512 sequences, bf16, 136 GPUs"."""
+    """Request of the plan: "8,192 tokens x 512 sequences, bf16, 136 GPUs", and mixed documents."""
+    documents = f"; {in_words(workload.lengths, workload.sequence_length)}" if workload.lengths else ""
     return (
         f"{count(workload.sequence_length)} tokens x {count(workload.global_batch)} sequences, "
-        f"{workload.precision}, {plural(plan.configuration.degrees.gpus, 'GPU')}"
+        f"{workload.precision}, {plural(plan.configuration.degrees.gpus, 'GPU')}{documents}"
     )
 
 

@@ -26,6 +26,7 @@ from cluster_models.training.framework_choices import (
     SelectiveRecompute,
 )
 from cluster_models.training.interleaving import Interleaving
+from cluster_models.training.mixed_lengths import Packing
 from cluster_models.training.schedules import PipelineSchedule
 
 
@@ -153,6 +154,14 @@ class Framework:
     model_parts: Annotated[
         tuple[ModelPart, ...],
         Fact("Parts of models that it trains beside plain attention, MLPs and experts.", least=0),
+    ]
+    packings: Annotated[
+        tuple[Packing, ...],
+        Fact(
+            "How documents of mixed lengths may fill sequences, each attending to itself alone: padded to a whole "
+            "sequence or to the longest of the micro-batch, several whole ones a sequence, or one behind the other "
+            "and cut where a sequence ends."
+        ),
     ]
     fills_stages: Annotated[
         bool,

@@ -9,6 +9,8 @@ from typing import Final
 from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidWorkload
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, Framework
+from cluster_models.training.mixed_lengths import MixedLengths
+from cluster_models.training.packing import MOST_IN_SEQUENCE, packed_sequences
 from cluster_models.training.placement_rules import NOTHING_ASKED, PlacementRules
 from cluster_models.training.schedules import PipelineSchedule
 
@@ -88,6 +90,7 @@ DEGREE_NAMES: Final = (
 class TrainingWorkload:
     """A training run.  Batches count sequences.
 
+    ``lengths``: those of the documents that fill the sequences; without it a sequence is one document.
     ``pinned`` gives a degree one value, ``forbidden`` takes values away (names from ``DEGREE_NAMES``).
     ``schedule`` are the pipeline schedules that the planner may choose from, of those that the framework has.
     ``memory_headroom`` is the share of each GPU's memory that must stay free; the default covers what the memory
@@ -101,6 +104,7 @@ class TrainingWorkload:
 
     sequence_length: int
     global_batch: int
+    lengths: MixedLengths | None = None
     precision: Precision = Precision.BF16
     framework: Framework = DEFAULT_FRAMEWORK
     optimizer: Optimizer = Optimizer.ADAM
@@ -148,6 +152,7 @@ class TrainingWorkload:
                     f"workload.survive.{label}", count, "must be at least 1", "leave out labels that may take state"
                 )
         self._check_degrees()
+        self._check_lengths()
 
     def _check_degrees(self) -> None:
         for kind, degrees in (("pinned", self.pinned), ("forbidden", self.forbidden)):
@@ -162,7 +167,45 @@ class TrainingWorkload:
             if value in self.forbidden.get(name, ()):
                 raise InvalidWorkload(f"workload.pinned.{name}", value, "is pinned and forbidden at once")
 
+    def _check_lengths(self) -> None:
+        if self.lengths is None:
+            return
+        if self.lengths.packing not in self.framework.packings:
+            raise InvalidWorkload(
+                "workload.lengths.packing",
+                str(self.lengths.packing),
+                f"{self.framework.name} does not fill sequences so, with documents that attend to themselves alone",
+                f"it knows {', '.join(self.framework.packings)}; docs/frameworks.md lists the packings of others",
+            )
+        if self.one_a_micro_batch and self.pinned.get("micro_batch", 1) > 1:
+            raise InvalidWorkload(
+                "workload.pinned.micro_batch",
+                self.pinned["micro_batch"],
+                f"{self.framework.name} takes packed sequences one a micro-batch",
+                "pin 1 or nothing, and make sequence_length longer",
+            )
+        if self.sequence_length > MOST_IN_SEQUENCE * self.lengths.mean:
+            raise InvalidWorkload(
+                "workload.lengths.tokens",
+                round(self.lengths.mean, 1),
+                f"documents of so many tokens in the mean would fill {self.sequence_length} by the thousand, "
+                f"{MOST_IN_SEQUENCE} at most",
+                "shorten sequence_length, or join short documents first",
+            )
+
+    @property
+    def one_a_micro_batch(self) -> bool:
+        """Whether a micro-batch is one sequence: so Megatron-Core takes packed ones (its ``thd`` format)."""
+        packed = self.lengths is not None and self.lengths.packing.joins
+        return packed and self.framework.megatron_core > 0
+
     @property
     def tokens_per_step(self) -> int:
-        """Tokens of one global batch."""
-        return self.sequence_length * self.global_batch
+        """Tokens of one global batch, padding left out."""
+        return round(self.tokens_per_sequence * self.global_batch)
+
+    @property
+    def tokens_per_sequence(self) -> float:
+        """Mean tokens of a sequence, padding left out."""
+        filled = 1.0 if self.lengths is None else packed_sequences(self.lengths, self.sequence_length).filled
+        return filled * self.sequence_length

@@ -8,8 +8,8 @@ from importlib.metadata import version
 from types import MappingProxyType
 from typing import Final
 
-from cluster_models.model.flops import AttentionCount, model_flops_per_token
 from cluster_models.remarks import Remark
+from cluster_models.training.model_work import workload_flops_per_token
 from cluster_models.training.plan import (
     Certificate,
     Configuration,
@@ -72,7 +72,7 @@ def assemble_plan(
     times = placed_times(candidate.placement, assignment)
     gpus = configuration.degrees.gpus
     tokens_per_s = workload.tokens_per_step / times.step_s
-    flops = model_flops_per_token(architecture, workload.sequence_length, attention=AttentionCount.CAUSAL)
+    flops = workload_flops_per_token(architecture, workload)
     hosts = fabric.hosts(assignment)
     free_gpus = {node.name: node.free_gpus for node in problem.snapshot.cluster.nodes}
     spares = spare_nodes(problem, candidate, hosts)

@@ -19,6 +19,7 @@ from cluster_models.training.plan import Confidence
 from cluster_models.training.workload import LinkBandwidth
 from solver.answer.site_warnings import site_warnings
 from solver.candidates import IntArray
+from solver.costs.attended import imbalance_of_pairs, least_step_tokens
 from solver.costs.calibration import has_framework, has_kind
 from solver.costs.confidence import OWN_RUNS, Novelty
 from solver.placement.problem import PlacementProblem
@@ -49,6 +50,7 @@ def plan_warnings(
         *_estimated_links(problem, candidate, assignment),
         *_calibration(problem, candidate),
         *_model_parts(problem),
+        *_documents(problem, candidate),
         *_gpu_kind(candidate),
         *_inside_nodes(candidate),
         *_other_kinds(problem, candidate),
@@ -139,6 +141,16 @@ def _model_parts(problem: PlanningProblem) -> list[Remark]:
     """Parts of the model whose time no training run has shown."""
     parts = sorted(problem.architecture.parts & _BY_TIMINGS)
     return [remark("untrained_parts", parts=tuple(parts))] if parts else []
+
+
+def _documents(problem: PlanningProblem, candidate: Candidate) -> list[Remark]:
+    """What documents of mixed lengths cost: padding, and waits of ranks and pipeline stages for longer ones."""
+    workload = problem.workload
+    if workload.lengths is None:
+        return []
+    imbalance = float(imbalance_of_pairs(candidate.batch, workload)[0])
+    padding = 1.0 - workload.tokens_per_step / least_step_tokens(workload)
+    return [remark("mixed_documents", imbalance=imbalance, padding=padding)]
 
 
 def _other_facts(own: FittedParameters, framework: Framework) -> list[Remark]:

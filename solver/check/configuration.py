@@ -135,6 +135,8 @@ def _batch_rules(configuration: Configuration, workload: TrainingWorkload) -> It
             f"Global batch {workload.global_batch} is not divisible by micro-batch {micro_batch} x data "
             f"degree {degrees.data}."
         )
+    if micro_batch > 1 and workload.framework.megatron_core and workload.lengths and workload.lengths.packing.joins:
+        yield f"{workload.framework.name} takes one packed sequence a micro-batch, got {micro_batch}."
     micro_batches = configuration.micro_batches(workload.global_batch)
     fewest = workload.framework.fewest_micro_batches(degrees.pipeline)
     if micro_batches < fewest:

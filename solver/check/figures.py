@@ -93,6 +93,8 @@ def _interval_rules(plan: Plan) -> Iterator[str]:
 def _flop_rules(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
     workload = problem.workload
     low, high = model_flops_per_token(problem.architecture, workload.sequence_length)
+    if workload.lengths is not None:
+        low, _ = model_flops_per_token(problem.architecture, 1)
     tokens = workload.tokens_per_step / plan.time.step_s / plan.configuration.degrees.gpus
     stated = plan.model_flops_per_s_per_gpu
     if not low * tokens * (1 - FLOP_TOLERANCE) <= stated <= high * tokens * (1 + FLOP_TOLERANCE):

@@ -135,8 +135,7 @@ def core_widths(architecture: Architecture) -> tuple[float, float]:
 def attention_core(gpu: Processor, architecture: Architecture, sizes: LocalSizes, mixer: Mixer) -> Seconds:
     """Attention core of a layer; zero where its mixer is none.
 
-    Visited pairs: a causal query at position i sees min(i, w) keys, s*w - w*w/2 pairs in all; blocks of w
-    tokens see half of each block, s*w/2.  Behind an indexer w is the number of tokens that it picks.
+    Behind an indexer the window is the number of tokens that it picks.
     """
     if mixer not in ATTENDING:
         return Seconds(np.zeros_like(sizes.tokens), np.zeros_like(sizes.tokens))
@@ -146,8 +145,7 @@ def attention_core(gpu: Processor, architecture: Architecture, sizes: LocalSizes
         window, chunked = architecture.sliding_window, architecture.chunked_window
     elif (sparse := architecture.sparse_attention) is not None:
         window = sparse.top_k
-    w = min(float(window), s) if window else s
-    pairs = s * w / 2.0 if chunked else s * w - w * w / 2.0
+    pairs = sizes.attended.pairs(window, chunked=chunked)
     key, value = core_widths(architecture)
     ranks = sizes.micro_batch / sizes.context
     shape = AttentionShape(
@@ -156,7 +154,7 @@ def attention_core(gpu: Processor, architecture: Architecture, sizes: LocalSizes
         value_width=value,
         pairs=pairs * ranks,
         full_pairs=s * s * ranks,
-        sequence=w,
+        sequence=sizes.attended.span(window),
     )
     core = attention_s(gpu, shape) + _merged_blocks(gpu, architecture, sizes)
     if mixer is Mixer.WINDOW or architecture.sparse_attention is None:
@@ -169,10 +167,10 @@ def _indexing(gpu: Processor, sparse: SparseAttention, sizes: LocalSizes, *, pic
 
     Its loss compares only the tokens that were picked with attention's own weights, and so does its backward pass.
     """
-    pairs = sizes.sequence**2 / 2.0 * sizes.micro_batch / sizes.context
-    one = np.ones_like(sizes.tokens)
-    shape = AttentionShape(sparse.heads * one, sparse.head_size, 0.0, pairs, 2.0 * pairs, sizes.sequence)
-    chosen = AttentionShape(sparse.heads * one, sparse.head_size, 0.0, picked_pairs, picked_pairs, sizes.sequence)
+    pairs = sizes.attended.pairs() * sizes.micro_batch / sizes.context
+    one, span = np.ones_like(sizes.tokens), sizes.attended.span()
+    shape = AttentionShape(sparse.heads * one, sparse.head_size, 0.0, pairs, 2.0 * pairs, span)
+    chosen = AttentionShape(sparse.heads * one, sparse.head_size, 0.0, picked_pairs, picked_pairs, span)
     choice = streaming_s(gpu, 12.0 * pairs, kernels=2)
     return Seconds(attention_s(gpu, shape).forward + choice, attention_s(gpu, chosen).backward)
 

@@ -11,6 +11,7 @@ from cluster_models.model.experts import Experts
 from cluster_models.training.framework_choices import ExpertBalance, Float8Scaling
 from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, BoolArray, CandidateBatch, FloatArray
+from solver.costs.attended import Attended, attended
 from solver.costs.calibration import Calibration
 
 
@@ -21,7 +22,8 @@ class LocalSizes:
     ``tokens``: tokens of a micro-batch on one context rank.  ``shard_tokens``: those of one tensor rank where
     the sequence is split as well (sequence parallelism, arXiv 2205.05198, section 4.2.2); also used as "tokens
     times the share of a width".  ``stream_tokens``: tokens of the h-wide stream between the blocks, split only
-    with sequence parallelism.  ``sequence``: the full sequence.  ``element_bytes``: bytes of an activation;
+    with sequence parallelism.  ``sequence``: the full sequence.  ``attended``: what its tokens attend to.
+    ``element_bytes``: bytes of an activation;
     ``saved_input_bytes``: of one kept as the input of a matrix product; ``gathered_bytes``: of one gathered over
     tensor ranks, which Transformer Engine quantises first.  ``chunked_collectives``: tensor parallel collectives
     run in chunks beside their matrix products (user buffers, which do not know NVFP4).  ``imbalance``: load of the
@@ -29,6 +31,7 @@ class LocalSizes:
     """
 
     sequence: float
+    attended: Attended
     micro_batch: FloatArray
     tensor: FloatArray
     context: FloatArray
@@ -58,13 +61,19 @@ def local_sizes(
     calibration: Calibration,
     *,
     imbalance: FloatArray | None = None,
+    most: bool = False,
 ) -> LocalSizes:
-    """Sizes of every candidate of ``batch``; ``imbalance`` (n,) of expert ranks is the calibrated one if absent."""
+    """Sizes of every candidate of ``batch``; ``imbalance`` (n,) of expert ranks is the calibrated one if absent.
+
+    Micro-batches have the tokens that set the pace of a step, or, with ``most``, those of the longest.
+    """
     tensor, context = batch.tensor.astype(np.float64), batch.context.astype(np.float64)
     micro_batch = batch.micro_batch.astype(np.float64)
-    tokens = micro_batch * workload.sequence_length / context
+    documents = attended(batch, workload)
+    tokens = micro_batch * documents.tokens(context, most=most) / context
     return LocalSizes(
         sequence=float(workload.sequence_length),
+        attended=documents,
         micro_batch=micro_batch,
         tensor=tensor,
         context=context,

@@ -83,9 +83,8 @@ def stage_memory(  # noqa: PLR0913 - each a fact of its own
     """
     calibration = calibration_of(gpu, workload.framework) if calibration is None else calibration
     calibration = calibration_under(calibration, batch.runs)
-    sizes = local_sizes(
-        batch, workload, calibration, imbalance=None if routed is None else routed.worst(calibration)
-    )
+    imbalance = None if routed is None else routed.worst(calibration)
+    sizes = local_sizes(batch, workload, calibration, imbalance=imbalance, most=True)
     parameters = local_parameters(batch, layers, architecture)
     stages = int(batch.pipeline[0])
     peaks = list(held_at_peaks(batch, micro_batches, calibration.framework))

@@ -6,7 +6,7 @@ import math
 
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.model.architecture import Architecture
-from cluster_models.model.flops import model_flops_per_token
+from cluster_models.training.model_work import workload_flops_per_token
 from cluster_models.training.workload import TrainingWorkload
 
 
@@ -18,6 +18,6 @@ def overhead_doublings(
     0 where the step takes no longer than they do.  Half of the rate that large products reach is one doubling: what
     well-tuned steps of large dense models have.  Hosts, collectives, bubbles and small products make the rest.
     """
-    flops = model_flops_per_token(architecture, workload.sequence_length) * workload.tokens_per_step
+    flops = workload_flops_per_token(architecture, workload) * workload.global_batch * workload.sequence_length
     rate = gpus * gpu.peak_flops[workload.precision] * gpu.achievable_fraction
     return max(0.0, math.log2(step_s * rate / flops))

@@ -80,7 +80,7 @@ def _linear(gpu: Processor, linear: LinearAttention, sizes: LocalSizes) -> Secon
     heads = linear.value_heads * widths
     streamed = 2.0 * (linear.key_head_size + linear.value_head_size) * heads / rate
     states = linear.key_head_size * linear.value_head_size / _CHUNK * heads / rate
-    chunks = sizes.sequence / _CHUNK
+    chunks = sizes.attended.span() / _CHUNK
     passes = [
         each * streamed + np.maximum(nbytes * states, step * chunks)
         for each, nbytes, step in zip(_STREAMED[linear.rule], _STATE_BYTES, _CHUNK_S, strict=True)

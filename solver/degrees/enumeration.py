@@ -204,7 +204,7 @@ def _batches(
     """(n, 3) virtual pipeline and micro-batch sizes, and codes of schedules."""
     found = [
         (shape.virtual, micro_batch, shape.schedule)
-        for micro_batch in _allowed(workload, "micro_batch", _divisors(workload.global_batch // data))
+        for micro_batch in _allowed(workload, "micro_batch", _micro_batches(workload, data))
         for members in families_of(architecture, workload, pipeline, workload.global_batch // (micro_batch * data))
         for shape in (members[:1] if families else members)
     ]
@@ -327,6 +327,10 @@ def _orders(grid: Grid, architecture: Architecture, block: int, gpus_per_node: i
     same = grid.cell >= gpus_per_node or grid.pipeline == 1 or grid.data == 1
     legal = grid.context == 1 if architecture.experts is None else block == grid.cell
     return [_DATA_FIRST] if same or not legal else [_DATA_FIRST, _PIPELINE_FIRST]
+
+
+def _micro_batches(workload: TrainingWorkload, data: int) -> Sequence[int]:
+    return (1,) if workload.one_a_micro_batch else _divisors(workload.global_batch // data)
 
 
 def _allowed(workload: TrainingWorkload, degree: str, sizes: Sequence[int]) -> list[int]:

@@ -14,9 +14,11 @@ import numpy as np
 
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.model.flops import BACKWARD_TO_FORWARD, layer_forward_flops
+from cluster_models.training.mixed_lengths import Balance
 from cluster_models.training.workload import Objective
 from cluster_models.units import HOUR
 from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
+from solver.costs.attended import least_step_tokens
 from solver.costs.calibration import calibration_of
 from solver.costs.compute import processor
 from solver.costs.layer_counts import all_layers
@@ -91,7 +93,7 @@ def floors_s(problem: PlanningProblem, gpu: GpuKind, gpus: IntArray, gpus_per_no
         routed = part.routed_experts * min(1.0, calibration.expert_imbalance)
         per_token += layers * (part.attention_projections + part.dense_mlp + part.shared_experts + routed)
     rate = processor(gpu, workload.precision, calibration).matmul_flops * max(1.0, calibration.grouped_share)
-    flops = (1 + BACKWARD_TO_FORWARD) * per_token * workload.sequence_length * workload.global_batch
+    flops = (1 + BACKWARD_TO_FORWARD) * per_token * least_step_tokens(workload)
     return np.asarray(straggling(gpus / gpus_per_node, calibration) * flops / (rate * gpus))
 
 
@@ -127,6 +129,7 @@ def family_floors(problem: PlanningProblem, fabric: Fabric, families: CandidateB
     faster, for fewer GPUs straggle less and fewer transfers leave a domain.
     """
     floors = np.empty(len(families))
+    problem = _evenly_dealt(problem)
     whole, last = all_layers(problem.architecture), problem.architecture.kind_numbers[-1]
     for piped in (False, True):
         rows = np.flatnonzero((families.pipeline > 1) == piped)
@@ -147,6 +150,13 @@ def family_floors(problem: PlanningProblem, fabric: Fabric, families: CandidateB
             weight = _weight(problem.workload.objective, fabric.gpu, gpus)
             floors[own] = work_s * micro_batches_of(batch, problem.workload) * weight
     return floors
+
+
+def _evenly_dealt(problem: PlanningProblem) -> PlanningProblem:
+    """The problem whose data ranks never wait for longer documents of others."""
+    if (lengths := problem.workload.lengths) is None:
+        return problem
+    return replace(problem, workload=replace(problem.workload, lengths=replace(lengths, balance=Balance.EVEN)))
 
 
 def other_members(problem: PlanningProblem, families: CandidateBatch) -> Iterator[CandidateBatch]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cluster_models.cluster.gpus import GpuKind
+from cluster_models.training.model_work import attended_length
 from cluster_models.training.schedules import rows_of
 from cluster_models.training.workload import Objective, TrainingWorkload
 from cluster_models.units import HOUR
@@ -37,7 +38,7 @@ def layout_of(problem: PlanningProblem, batch: CandidateBatch) -> Layout:
 
     As the framework can launch them; where it cannot, as it could if it took any (a configuration that was given).
     """
-    model, length = problem.architecture, problem.workload.sequence_length
+    model, length = problem.architecture, attended_length(problem.workload)
     sizes = int(batch.pipeline[0]), int(batch.virtual_pipeline[0])
     found = launchable_layout(model, length, *sizes, problem.workload.framework)
     layout = balanced_layout(model, length, *sizes) if found is None else found

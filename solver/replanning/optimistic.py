@@ -78,7 +78,7 @@ def shrink_bounds(site: JobSite) -> SizeBounds:
     if not sizes:
         return NO_SIZES
     gpus = np.array([size.configuration.degrees.gpus for size in sizes], dtype=np.int64)
-    tokens = np.array([size.global_batch * site.asked.workload.sequence_length for size in sizes])
+    tokens = np.array([size.global_batch for size in sizes]) * site.asked.workload.tokens_per_sequence
     return SizeBounds(gpus, tokens / _steps(site, sizes), np.zeros(len(sizes)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster_models.jobs.recovery import Migration
 from cluster_models.jobs.running import RunningJob
-from cluster_models.model.flops import AttentionCount, model_flops_per_token
+from cluster_models.training.model_work import workload_flops_per_token
 
 
 def flops_per_token(job: RunningJob) -> float:
@@ -12,7 +12,7 @@ def flops_per_token(job: RunningJob) -> float:
     architecture, workload = job.plan.architecture, job.plan.workload
     assert architecture is not None
     assert workload is not None
-    return model_flops_per_token(architecture, workload.sequence_length, attention=AttentionCount.CAUSAL)
+    return workload_flops_per_token(architecture, workload)
 
 
 def work_flop(job: RunningJob, tokens_per_s: float, still_s: float, horizon_s: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.interleaving import Interleaving
@@ -67,11 +67,12 @@ def event_ends(
     group: int | None = None,
     blocking: bool = False,
     all_forwards_first: bool = False,
+    loads: Sequence[float] | None = None,
 ) -> dict[Event, float]:
     """When every event ends; ``duration(kind, chunk)`` and ``delay(kind, sending rank)`` in seconds.
 
-    ``group`` and ``all_forwards_first`` as for ``work_of_rank``; ``blocking``: a rank goes on only
-    when what it sent has arrived.
+    ``loads``: how many times as long each micro-batch takes.  ``group`` and ``all_forwards_first`` as for
+    ``work_of_rank``; ``blocking``: a rank goes on only when what it sent has arrived.
     """
     queues = [
         work_of_rank(pipeline, virtual, micro_batches, rank, group, all_forwards_first=all_forwards_first)
@@ -97,7 +98,8 @@ def event_ends(
                         break
                     sent = 0.0 if needed[1] == chunk or blocking else delay(kind, needed[1] % pipeline)
                     arrives = ends[needed] + sent
-                free_at[rank] = max(free_at[rank], arrives) + duration(kind, chunk)
+                takes = duration(kind, chunk) * (loads[micro] if loads else 1.0)
+                free_at[rank] = max(free_at[rank], arrives) + takes
                 if blocking and chunk != (last_chunk if kind == "F" else 0):
                     free_at[rank] += delay(kind, rank)
                 ends[queue.pop(0)] = free_at[rank]

@@ -10,6 +10,7 @@ import pytest
 
 from cluster_models.cluster.gpus import Precision
 from cluster_models.training.frameworks import frameworks
+from cluster_models.training.mixed_lengths import MixedLengths, Packing
 from cluster_models.training.plan import Certificate, StopReason
 from cluster_models.training.workload import Objective, Recompute, Sharding
 from solver import search
@@ -41,6 +42,14 @@ PROBLEMS: Mapping[str, PlanningProblem] = {
     ),
     "domains of two nodes": problem(
         tuple(replace(n, nvlink_domain=f"d{i // 2}") for i, n in enumerate(nodes(4, gpus=2))), global_batch=16
+    ),
+    "documents padded to the longest": problem(
+        nodes(2, gpus=1),
+        model=SPARSE,
+        framework=replace(frameworks()["megatron-core-0.12"], packings=tuple(Packing)),
+        lengths=MixedLengths.log_normal(400, 1.0, Packing.LONGEST),
+        global_batch=4,
+        sharding=tuple(Sharding),
     ),
     "GPU time": problem(nodes(3, gpus=2), objective=Objective.GPU_TIME, global_batch=12),
     "cost of kinds": problem(

@@ -140,6 +140,9 @@ WARNINGS: Final[Mapping[str, Words]] = {
     "calibration_lacks": _calibration_lacks,
     "calibrated_otherwise": _calibrated_otherwise,
     "untrained_parts": _untrained_parts,
+    "mixed_documents": "No training run with documents of mixed lengths was fitted: their attention is priced by "
+    "the pairs that attend. The slowest data rank takes {imbalance:.2f} times the mean of them, its pipeline's "
+    "waits included; {padding:percent1} of the tokens are padding.",
     "unverified_data_sheet": "The data sheet figures of {gpu_kind} are not verified ({source}).",
     "estimated_rate": "The share of its peak that {gpu_kind} reaches is estimated ({source}).",
     "estimated_collectives": "Tensor parallel communication of {ranks} {gpu_kind} is estimated from measurements "

@@ -6,6 +6,7 @@ documents say what is wrong, and the form shows it beside the field it concerns 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,6 +77,7 @@ def blank(*, time_limit_s: float) -> Typed:
         **dict.fromkeys(ROUTING, ""),
         "sequence_length": "",
         "global_batch_sequences": "",
+        "lengths": "",
         "precision": str(default.precision),
         "framework": default.framework.name,
         **dict.fromkeys(_DESCRIPTION, ""),
@@ -107,6 +109,7 @@ def filled(values: Typed, workload: Mapping[str, Any]) -> Typed:
     for name in (*_WORKLOAD, *_WORDS):
         if workload.get(name) is not None:
             filled_in[name] = str(workload[name])
+    filled_in["lengths"] = json.dumps(workload["lengths"]) if workload.get("lengths") else ""
     for name, value in workload.get("framework_settings", {}).items():
         filled_in[name] = "" if value is None else str(value).lower()
     for name in _BOXES:
@@ -149,6 +152,8 @@ def workload_data(values: Typed) -> dict[str, Any]:
     """The workload document that the form spells; a described framework takes the place of the chosen one."""
     data: dict[str, Any] = {name: number(values[name]) for name in _WORKLOAD if values[name].strip()}
     data |= {name: values[name] for name in _WORDS}
+    if values["lengths"].strip():
+        data["lengths"] = parse_text(values["lengths"], what="lengths")
     if values["framework_text"].strip():
         data["framework"] = parse_text(values["framework_text"], what="framework_text")
     data["framework_settings"] = {name: _yes_no(values[name]) for name in _SETTINGS if values[name]}
@@ -267,6 +272,7 @@ def label(name: str) -> str:
         "framework_file": "Own framework, file",
         "memory_headroom_percent": "Memory to keep free",
         "global_batch_sequences": "Global batch",
+        "lengths": "Lengths of documents",
         "choice": "Among plans as good",
         "time_limit_s": "Time limit",
         "max_gpus": "GPUs to use at most",

@@ -18,6 +18,7 @@ from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidConfiguration, InvalidInput
 from cluster_models.training.framework_choices import CudaGraphs, ExpertDispatch, Float8Scaling
 from cluster_models.training.layer_splits import LayerSplit, can_launch, split_of
+from cluster_models.training.mixed_lengths import MixedLengths, Packing
 from cluster_models.training.plan import Degrees, Plan
 from tests.app.exports.plans import PLANS, export, shaped, under
 
@@ -362,3 +363,22 @@ def test_deepspeed_shards_the_gradients_that_were_priced_so(shards: bool, stage:
     plan = under(DATA, "transformers-2025", shards_gradients=shards)
     assert f'"stage": {stage}' in text_of("deepspeed", plan)
     check_files(export("deepspeed"), export("deepspeed").files(plan, Options()), launch_of(plan))
+
+
+@pytest.mark.parametrize(
+    ("name", "framework"),
+    [
+        ("megatron", "megatron-bridge-26.02"),
+        ("nemo", "megatron-bridge-26.02"),
+        ("torchtitan", "torchtitan-2025"),
+        ("deepspeed", "transformers-2025"),
+    ],
+)
+def test_files_say_which_documents_were_priced(name: str, framework: str) -> None:
+    """No argument fills the sequences: the owner of the data is told."""
+    plan = under(DATA, framework, packings=tuple(Packing))
+    assert plan.workload is not None
+    lengths = MixedLengths.of({300: 9.0, 2000: 1.0}, Packing.WHOLE)
+    told = "documents of 470 tokens in the mean"
+    assert told not in text_of(name, plan)
+    assert told in text_of(name, replace(plan, workload=replace(plan.workload, lengths=lengths)))

@@ -1,0 +1,47 @@
+"""FLOPs that a workload asks of its model."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from cluster_models.model.architecture import Architecture
+from cluster_models.model.flops import (
+    BACKWARD_TO_FORWARD,
+    model_flops_per_token,
+    score_flops,
+)
+from cluster_models.model.layer_kinds import Mixer
+from cluster_models.training.mixed_lengths import MixedLengths
+from cluster_models.training.packing import document_tokens, packed_sequences
+from cluster_models.training.workload import TrainingWorkload
+
+
+def workload_flops_per_token(architecture: Architecture, workload: TrainingWorkload) -> float:
+    """FLOPs that training needs per token, which attends to the earlier ones of its own document."""
+    whole = model_flops_per_token(architecture, workload.sequence_length)
+    if workload.lengths is None:
+        return whole
+    fewer = sum(
+        _mean_scores(architecture, workload.lengths, workload.sequence_length, kind.mixer)
+        - score_flops(architecture, workload.sequence_length, kind.mixer)
+        for kind in architecture.layer_pattern
+        if kind.attends
+    )
+    return whole + (1 + BACKWARD_TO_FORWARD) * fewer
+
+
+def attended_length(workload: TrainingWorkload) -> int:
+    """Tokens of a sequence whose tokens attend to as many as those of the workload's documents do."""
+    if workload.lengths is None:
+        return workload.sequence_length
+    pairs = packed_sequences(workload.lengths, workload.sequence_length).pairs()
+    return max(1, round(2.0 * float(pairs.mean()) / workload.sequence_length))
+
+
+@lru_cache(maxsize=256)
+def _mean_scores(architecture: Architecture, mixed: MixedLengths, length: int, mixer: Mixer) -> float:
+    documents, shares = document_tokens(mixed, length)
+    flops = [score_flops(architecture, tokens, mixer) for tokens in documents.tolist()]
+    return float(shares @ np.array(flops))
