@@ -15,12 +15,13 @@ if TYPE_CHECKING:
         SnapshotAnswer,
         SnapshotSummary,
     )
+    from app.answers.measuring import MeasuringAnswer
     from app.answers.topology import TopologyAnswer
     from app.api.v1.aliases import AliasesAnswer, AliasesDocument
     from app.api.v1.answers import PageAnswer
     from app.api.v1.clusters import NodePatch
     from app.api.v1.imports import FormatAnswer, ImportReply
-    from app.api.v1.measuring import MeasuringAnswer, MeasuringRequest
+    from app.api.v1.measuring import MeasuringRequest
     from app.documents.cluster import ClusterDocument
     from app.documents.measurements import MeasurementDocument, MeasurementsDocument
     from app.documents.nodes import NodeDocument

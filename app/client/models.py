@@ -31,7 +31,7 @@ MODELS: Final = {
     "MeasuredRunAnswer": "app.answers.measured_runs",
     "MeasurementDocument": "app.documents.measurements",
     "MeasurementsAdded": "app.answers.clusters",
-    "MeasuringAnswer": "app.api.v1.measuring",
+    "MeasuringAnswer": "app.answers.measuring",
     "ModelAnswer": "app.api.v1.models",
     "NewEventSourceAnswer": "app.answers.events",
     "NewKeyAnswer": "app.api.v1.keys",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Any, Final
 
 from app.exports.contract import ExportFile, Files
@@ -67,6 +68,33 @@ launch() {  # NODES GPUS COMMAND...: the operator's host file names the two pods
     timeout "${LIMIT_S:-900}" mpirun -np $((2 * gpus)) --map-by "ppr:$gpus:node" --bind-to none "$@" </dev/null
 }
 """
+
+
+class Launcher(StrEnum):
+    """Launcher of the tests."""
+
+    SLURM = "slurm"
+    MPI = "mpi"
+    KUBERNETES = "kubernetes"
+    NONE = "none"
+
+
+def scripts(plan: MeasuringPlan, launcher: Launcher, options: Options = DEFAULTS) -> Files:
+    """Scripts to run; none where there is nothing to measure.
+
+    Raises ``InvalidConfiguration`` where a script cannot hold a node's name.
+    """
+    if not plan.pairs:
+        return ()
+    match launcher:
+        case Launcher.SLURM:
+            return render_slurm(plan)
+        case Launcher.MPI:
+            return render_mpi(plan)
+        case Launcher.KUBERNETES:
+            return render_kubernetes(plan, options)
+        case Launcher.NONE:
+            return ()
 
 
 def render_slurm(plan: MeasuringPlan) -> Files:

@@ -20,8 +20,9 @@ from cluster_models.cluster.topology import USABLE_STATES
 from cluster_models.errors import InvalidInput
 from cluster_models.links.model import LinkModel, effective_links
 from cluster_models.links.suspicions import ASYMMETRY_RATIO
+from cluster_models.remarks import Remark, remark
 from cluster_models.training.plan import Plan
-from cluster_models.units import GBYTE, MIB
+from cluster_models.units import MIB
 from solver.measuring.rounds import rounds_of
 from solver.measuring.sizes import Trial, plan_messages, trials
 from solver.measuring.uses import Pair, Use, uses_of
@@ -58,12 +59,12 @@ class Worth(IntEnum):
 class Wanted:
     """One pair to measure.  ``gain_s`` are seconds that hang on it: of the step where the plan uses the pair.
 
-    ``why`` is a sentence for people.
+    ``why`` has the reasons, the most telling first.
     """
 
     pair: Pair
     worth: Worth
-    why: str
+    why: tuple[Remark, ...]
     gain_s: float
     trials: tuple[Trial, ...]
 
@@ -282,38 +283,35 @@ def _wanted(survey: _Survey, k: int, worth: Worth, gain_s: float, plan: Plan | N
     return Wanted(survey.pair(k), worth, _why(survey, k, worth, at), gain_s, trials(flows, plan))
 
 
-def _why(survey: _Survey, k: int, worth: Worth, at: datetime) -> str:
-    pair, key = survey.pair(k), survey.key(k)
-    state = _state(survey, k, at)
-    rate = survey.message_bytes / survey.time_s[k] / GBYTE
+def _why(survey: _Survey, k: int, worth: Worth, at: datetime) -> tuple[Remark, ...]:
+    state, rate = _state(survey, k, at), survey.message_bytes / float(survey.time_s[k])
     match worth:
         case Worth.ON_PLAN_UNSURE | Worth.ON_PLAN:
-            uses = " and ".join(use.words for use in survey.uses if key in use.pairs)
-            return f"the plan's {uses} traffic crosses it, taken at {rate:.3g} GB/s a GPU; {state}"
+            uses = tuple(use.traffic for use in survey.uses if survey.key(k) in use.pairs)
+            return remark("plan_crosses_pair", uses=uses, bytes_per_s=rate), state
         case Worth.NEW_CLASS:
-            return f"no pair like it was measured: {survey.links.link_class(*pair)}"
+            return (remark("class_unmeasured", link_class=survey.links.link_class(*survey.pair(k))),)
         case Worth.COULD_BE_BETTER:
-            best = survey.message_bytes / survey.best_s[k] / GBYTE
-            return f"{state}; at the {best:.3g} GB/s a GPU of its cards it would beat the plan's slowest link"
+            return state, remark("pair_could_win", bytes_per_s=survey.message_bytes / float(survey.best_s[k]))
         case _:
-            return f"{state}; taken at {rate:.3g} GB/s a GPU"
+            return state, remark("pair_taken_at", bytes_per_s=rate)
 
 
-def _state(survey: _Survey, k: int, at: datetime) -> str:
-    """Reason why the pair is unsure, in words."""
+def _state(survey: _Survey, k: int, at: datetime) -> Remark:
+    """Reason why the pair is unsure."""
     key = survey.key(k)
     newest = survey.known.newest.get(key)
     if key in survey.known.failed:
-        return "a test of it failed"
+        return remark("pair_test_failed")
     if survey.estimated[k]:
         if key in survey.known.measured:
-            return f"not measured in both directions with {survey.flows} GPUs of each node"
-        return "never measured"
+            return remark("pair_half_measured", flows=survey.flows)
+        return remark("pair_unmeasured")
     if newest is not None and _utc(at) - newest > timedelta(days=OLD_AFTER_DAYS):
-        return f"last measured {(_utc(at) - newest).days} days ago"
+        return remark("pair_measured_long_ago", days=(_utc(at) - newest).days)
     if survey.unlike[k]:
-        return f"one direction is more than {ASYMMETRY_RATIO:g} times as slow as the other"
-    return "measured lately" if newest is not None else "measured, it is not known when"
+        return remark("pair_directions_differ", ratio=ASYMMETRY_RATIO)
+    return remark("pair_measured_lately" if newest is not None else "pair_measured_undated")
 
 
 def _durations(survey: _Survey, chosen: Sequence[Wanted]) -> list[float]:

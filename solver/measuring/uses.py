@@ -19,7 +19,7 @@ class Use:
     ``exposed_s`` is what of the step that communication takes, hidden parts left out.
     """
 
-    words: str
+    traffic: str
     exposed_s: float
     pairs: frozenset[Pair]
 

@@ -16,12 +16,14 @@ from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.cluster.topology import NodeState
 from cluster_models.errors import InvalidInput
 from cluster_models.model.experts import Experts
+from cluster_models.remarks import remark
 from cluster_models.training.plan import Plan
 from solver.measuring.choose import MeasuringPlan, Wanted, Worth, what_to_measure
 from solver.measuring.rounds import rounds_of
 from solver.measuring.sizes import plan_messages, trials
 from solver.measuring.uses import uses_of
 from tests.plans import small_architecture
+from tests.remarks import codes
 from tests.solver.problems import nodes, pair_samples, planned, problem, rates_of
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
@@ -59,8 +61,8 @@ def test_a_pair_of_the_plan_that_was_never_measured_comes_first() -> None:
     first = found.rounds[0][0]
     assert set(first.pair) == set(plan.placement.hosts)
     assert first.worth is Worth.ON_PLAN_UNSURE
-    assert "pipeline traffic" in first.why
-    assert "never measured" in first.why
+    assert first.why[0].figures["uses"] == ("pipeline",)
+    assert codes(first.why) == ["plan_crosses_pair", "pair_unmeasured"]
     assert first.gain_s == pytest.approx(plan.time.pipeline_transfer_s)
 
 
@@ -77,7 +79,7 @@ def test_pairs_that_could_change_the_placement_come_next() -> None:
     assert {frozenset(wanted.pair) for wanted in found[Worth.ON_PLAN]} == {frozenset(("n0", "n1"))}
     gains = {frozenset(wanted.pair): wanted.gain_s for wanted in found[Worth.COULD_BE_BETTER]}
     assert gains[frozenset(("n1", "n2"))] > gains[frozenset(("n2", "n3"))]
-    assert all("beat the plan's slowest link" in wanted.why for wanted in found[Worth.COULD_BE_BETTER])
+    assert all("pair_could_win" in codes(wanted.why) for wanted in found[Worth.COULD_BE_BETTER])
 
 
 @pytest.mark.parametrize(("days", "worth"), [(3.0, Worth.ON_PLAN), (40.0, Worth.ON_PLAN_UNSURE)])
@@ -87,7 +89,7 @@ def test_old_measurements_of_the_plan_are_unsure(days: float, worth: Worth) -> N
     found = what_to_measure(snapshot, at=NOW, plan=plan)
     mine = [wanted for group in found.rounds for wanted in group if set(wanted.pair) == set(plan.placement.hosts)]
     assert [wanted.worth for wanted in mine] == [worth]
-    assert ("40 days ago" in mine[0].why) == (days == 40)
+    assert (remark("pair_measured_long_ago", days=40) in mine[0].why) == (days == 40)
 
 
 def test_a_pair_whose_test_failed_is_doubtful() -> None:
@@ -97,7 +99,7 @@ def test_a_pair_whose_test_failed_is_doubtful() -> None:
     asked = problem(nodes(3, gpus=2), (*samples, broken))
     found = _by_worth(what_to_measure(asked.snapshot, at=NOW))
     assert [wanted.pair for wanted in found[Worth.DOUBTFUL]] == [(broken.source, broken.destination)]
-    assert "failed" in found[Worth.DOUBTFUL][0].why
+    assert "pair_test_failed" in codes(found[Worth.DOUBTFUL][0].why)
 
 
 def test_a_failure_is_forgotten_once_a_later_test_works() -> None:
@@ -122,7 +124,7 @@ def test_a_kind_of_pair_that_was_never_measured_is_probed_once() -> None:
     asked = problem(other, inside + _dated(pair_samples({("n0", "n1"): 20.0}, flows=2), 1))
     found = _by_worth(what_to_measure(asked.snapshot, at=NOW))
     assert len(found[Worth.NEW_CLASS]) == 1
-    assert "no pair like it" in found[Worth.NEW_CLASS][0].why
+    assert codes(found[Worth.NEW_CLASS][0].why) == ["class_unmeasured"]
 
 
 def test_nodes_that_carry_no_ranks_are_not_measured() -> None:
@@ -243,7 +245,7 @@ def test_uses_are_the_links_that_groups_cross() -> None:
     """Two stages on two hosts: the pipeline crosses, the tensor groups do not."""
     _, plan = _case(4, ())
     (use,) = uses_of(plan)
-    assert use.words == "pipeline"
+    assert use.traffic == "pipeline"
     assert [set(pair) for pair in use.pairs] == [set(plan.placement.hosts)]
 
 
@@ -254,7 +256,7 @@ def test_rings_of_data_ranks_close() -> None:
     (use,) = uses_of(plan)
     hosts = plan.placement.hosts
     ring = {tuple(sorted((hosts[index], hosts[index - 1]))) for index in range(4)}
-    assert use.words == "data parallel"
+    assert use.traffic == "data parallel"
     assert set(use.pairs) == ring
 
 
@@ -264,5 +266,5 @@ def test_expert_ranks_talk_all_to_all() -> None:
     plan = planned(
         problem(nodes(2, gpus=2), model=model, pinned={"tensor": 1, "data": 4, "pipeline": 1, "expert": 4})
     )
-    assert {use.words for use in uses_of(plan)} == {"data parallel", "expert parallel"}
+    assert {use.traffic for use in uses_of(plan)} == {"data parallel", "expert parallel"}
     assert {use.pairs for use in uses_of(plan)} == {frozenset({("n0", "n1")})}

@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from enum import StrEnum
 
 from sqlalchemy.orm import Session
 
-from app.exports.contract import Files
-from app.exports.measuring import render_kubernetes, render_mpi, render_slurm
-from app.exports.options import DEFAULTS, Options
 from app.services.clusters import clusters, snapshots
 from app.services.planning import plans
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.training.plan import Plan
 from solver.measuring.choose import MeasuringPlan, what_to_measure
-
-
-class Launcher(StrEnum):
-    """Launcher of the tests."""
-
-    SLURM = "slurm"
-    MPI = "mpi"
-    KUBERNETES = "kubernetes"
-    NONE = "none"
 
 
 def subject(session: Session, *, reference: str, plan_id: str | None = None) -> tuple[ClusterSnapshot, Plan | None]:
@@ -39,21 +26,3 @@ def measuring_plan(
     return what_to_measure(
         snapshot, at=datetime.now(UTC), plan=plan, most_pairs=most_pairs, most_seconds=most_seconds
     )
-
-
-def scripts(plan: MeasuringPlan, launcher: Launcher, options: Options = DEFAULTS) -> Files:
-    """Scripts to run; none where there is nothing to measure.
-
-    Raises ``InvalidConfiguration`` where a script cannot hold a node's name.
-    """
-    if not plan.pairs:
-        return ()
-    match launcher:
-        case Launcher.SLURM:
-            return render_slurm(plan)
-        case Launcher.MPI:
-            return render_mpi(plan)
-        case Launcher.KUBERNETES:
-            return render_kubernetes(plan, options)
-        case Launcher.NONE:
-            return ()

@@ -11,11 +11,11 @@ from fastapi.responses import Response
 
 from app.db.status import PlanKind, PlanStatus
 from app.exports.contract import SHELL, ZIP
+from app.exports.measuring import Launcher, scripts
 from app.exports.options import Options, options_of
 from app.exports.packing import archive
 from app.resources import service_of
 from app.services.clusters import clusters, measuring
-from app.services.clusters.measuring import Launcher
 from app.services.errors import NotFound
 from app.services.pagination import MAX_LIMIT
 from app.services.planning import plans
@@ -25,6 +25,7 @@ from app.web.error_pages import PageRoute
 from app.web.listing import plan_line
 from app.web.planning.form import FormProblem
 from app.web.rendering import page
+from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidInput
 from solver.measuring.choose import MeasuringPlan
 
@@ -65,9 +66,11 @@ def what_next(request: Request, name: str) -> Response:
     asked, found = _asked(values)
     shown = None
     if asked is not None:
-        plan = _plan(request, name, asked)
+        snapshot, plan = _plan(request, name, asked)
         query = {key: text for key, text in values.items() if text and text != _DEFAULTS[key]}
-        shown = measuring_page(plan, cluster=record.name, query=query, options=asked.options)
+        shown = measuring_page(
+            plan, snapshot.cluster.nodes, cluster=record.name, query=query, options=asked.options
+        )
     return page(
         request,
         "measure.html",
@@ -86,7 +89,8 @@ def script(request: Request, name: str, launcher: Launcher) -> Response:
     asked, found = _asked(_values(request.query_params))
     if asked is None:
         raise InvalidInput(found[0].anchor, "", found[0].text)
-    files = measuring.scripts(_plan(request, name, asked), launcher, asked.options)
+    _, plan = _plan(request, name, asked)
+    files = scripts(plan, launcher, asked.options)
     if not files:
         raise NotFound("script", launcher.value)
     content, kind = (archive(files), ZIP) if launcher is Launcher.KUBERNETES else (files[0].text.encode(), SHELL)
@@ -123,7 +127,8 @@ def _is_training(plan: PlanRecord) -> bool:
     return plan.kind is PlanKind.TRAINING
 
 
-def _plan(request: Request, name: str, asked: _Asked) -> MeasuringPlan:
+def _plan(request: Request, name: str, asked: _Asked) -> tuple[ClusterSnapshot, MeasuringPlan]:
     with service_of(request).read_sessions() as session:
         snapshot, plan = measuring.subject(session, reference=name, plan_id=asked.plan_id)
-    return measuring.measuring_plan(snapshot, plan, most_pairs=asked.pairs, most_seconds=60.0 * asked.minutes)
+    most_seconds = 60.0 * asked.minutes
+    return snapshot, measuring.measuring_plan(snapshot, plan, most_pairs=asked.pairs, most_seconds=most_seconds)
