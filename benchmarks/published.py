@@ -18,10 +18,11 @@ from benchmarks.published_layouts import read_layout
 from benchmarks.published_memory import (
     memory_is_known,
     memory_unit,
-    read_activations,
     read_counter,
     read_expert_tensor,
     read_measured_stage,
+    read_modules,
+    read_offloaded_layers,
 )
 from benchmarks.published_models import read_architecture
 from benchmarks.published_recipes import with_recipe
@@ -108,6 +109,7 @@ def _run(row: Row, assumed: Assumed) -> TrainingRun:
     if micro_batch and batch < fewest * micro_batch * degrees.data:
         raise Skipped("fewer micro-batches than the pipeline takes")
     network = read_network(row, hardware, degrees.gpus, assumed)
+    policy = _recompute(row, framework, assumed)
     memory = number(row, "mem_gb_per_gpu")
     run = TrainingRun(
         name=text(row, "id"),
@@ -122,7 +124,8 @@ def _run(row: Row, assumed: Assumed) -> TrainingRun:
         configuration=Configuration(
             degrees=degrees,
             micro_batch=micro_batch or 1,
-            recompute=_recompute(row, framework, assumed),
+            recompute=policy,
+            recompute_modules=read_modules(row) if policy is Recompute.SELECTIVE else frozenset(),
             sharding=_sharding(row, framework, assumed),
             rank_order=RankOrder.DATA_BEFORE_PIPELINE,
             stage_layers=read_layout(row, architecture, degrees, framework),
@@ -140,7 +143,7 @@ def _run(row: Row, assumed: Assumed) -> TrainingRun:
         recompute_known=memory_is_known(row),
         memory_counter=read_counter(row),
         memory_stage=read_measured_stage(row),
-        activations=read_activations(row),
+        offloaded_layers=read_offloaded_layers(row),
     )
     if micro_batch is None:
         run = _with_micro_batch(run, assumed)
@@ -257,7 +260,7 @@ def _recompute(row: Row, framework: Framework, assumed: Assumed) -> Recompute:
         return assumed.take("recomputation", _by_name(usual, framework, Recompute.NONE), "not stated")
     if cell.startswith("full"):
         return Recompute.FULL
-    return Recompute.SELECTIVE if cell in ("selective", "selective:core_attn") else Recompute.NONE
+    return Recompute.SELECTIVE if cell.startswith("selective") else Recompute.NONE
 
 
 def _sharding(row: Row, framework: Framework, assumed: Assumed) -> Sharding:

@@ -8,7 +8,8 @@ from typing import Final
 from benchmarks.rows import Row, text, whole
 from cluster_models.calibration.training_run import MemoryCounter
 from cluster_models.training.frameworks import Framework
-from cluster_models.training.recompute import MODULES_BY_NAME, ActivationSettings
+from cluster_models.training.recompute import MODULES_BY_NAME
+from cluster_models.training.workload import RecomputeModule
 
 COUNTERS: Final = (
     (r"analytical|formula\b.*not an allocator", MemoryCounter.FORMULA),
@@ -19,6 +20,8 @@ COUNTERS: Final = (
 STAGES: Final = ((r"first pipeline stage|on global rank 0", 0), (r"logging rank|golden values", -1))
 """Megatron-LM logs on the last rank."""
 
+_MODULES: Final = MODULES_BY_NAME | {"norm": RecomputeModule.LAYER_NORM, "act": RecomputeModule.MOE_ACTIVATION}
+"""With the short names of Megatron-MoE-ModelZoo's tables."""
 _TRL_GUIDE: Final = "levers of the guide"
 """Rows of TRL's guide to sequences of a million tokens, whose script checkpoints with ``offload``: the inputs of
 layers wait in the host's memory (examples/sft_qwen3_8b_1m_context)."""
@@ -36,15 +39,12 @@ def read_measured_stage(row: Row) -> int | None:
     return next((stage for pattern, stage in STAGES if re.search(pattern, said)), None)
 
 
-def read_activations(row: Row) -> ActivationSettings:
-    """Modules that are recomputed beside the policy, and layers whose activations the host keeps."""
-    names = re.split(r"[:+,;\s]+", text(row, "recompute").casefold())
-    modules = frozenset(MODULES_BY_NAME[name] for name in names if name in MODULES_BY_NAME)
+def read_offloaded_layers(row: Row) -> int:
+    """Layers whose activations the host keeps."""
     notes = text(row, "notes").casefold()
     offloaded = re.search(r"activation (?:cpu )?offload(?:ing)? of (\d+) layers", notes)
     everything = "cpu checkpointing" in notes or _TRL_GUIDE in notes
-    layers = int(offloaded[1]) if offloaded else whole(row, "layers") or 0 if everything else 0
-    return ActivationSettings(modules, layers)
+    return int(offloaded[1]) if offloaded else whole(row, "layers") or 0 if everything else 0
 
 
 def read_expert_tensor(row: Row, framework: Framework) -> int:
@@ -55,10 +55,16 @@ def read_expert_tensor(row: Row, framework: Framework) -> int:
     return whole(row, "etp") or ((whole(row, "tp") or 1) if script else 1)
 
 
+def read_modules(row: Row) -> frozenset[RecomputeModule]:
+    """Modules that selective recomputation runs again, as far as the row names them."""
+    names = re.split(r"[:+,;\s]+", text(row, "recompute").casefold())
+    return frozenset(_MODULES[name] for name in names[1:] if name in _MODULES)
+
+
 def memory_is_known(row: Row) -> bool:
     """Whether the row states all that its memory depends on."""
     policy, *modules = re.split(r"[:+,;\s]+", text(row, "recompute").casefold())
-    return policy in ("none", "full", "selective") and all(name in MODULES_BY_NAME for name in modules)
+    return policy in ("none", "full", "selective") and all(name in _MODULES for name in modules)
 
 
 def memory_unit(row: Row) -> float:

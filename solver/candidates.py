@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Final
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from cluster_models.training.plan import Configuration, RankOrder
 from cluster_models.training.schedules import PipelineSchedule, model_columns
-from cluster_models.training.workload import Recompute, Sharding
+from cluster_models.training.workload import Recompute, RecomputeModule, Sharding
 
+Value = TypeVar("Value")
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -20,11 +22,17 @@ RECOMPUTE_CODES: Final = tuple(Recompute)
 SHARDING_CODES: Final = tuple(Sharding)
 ORDER_CODES: Final = tuple(RankOrder)
 SCHEDULE_CODES: Final = tuple(PipelineSchedule)
+MODULE_BITS: Final = {module: 1 << place for place, module in enumerate(RecomputeModule)}
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateBatch:
-    """Struct of arrays, all of length ``n``; the last four hold indices into the ``*_CODES`` tuples."""
+    """Struct of arrays, all of length ``n``.
+
+    ``recompute``, ``sharding``, ``rank_order`` and ``schedule`` hold indices into the ``*_CODES`` tuples,
+    ``modules`` the sum of the ``MODULE_BITS`` that selective recomputation names, ``recompute_layers`` those of
+    each chunk that full recomputation is limited to, 0: all.
+    """
 
     tensor: IntArray
     pipeline: IntArray
@@ -38,6 +46,8 @@ class CandidateBatch:
     sharding: IntArray
     rank_order: IntArray
     schedule: IntArray
+    modules: IntArray
+    recompute_layers: IntArray
 
     def __len__(self) -> int:
         return len(self.tensor)
@@ -48,18 +58,60 @@ class CandidateBatch:
 
     @property
     def runs(self) -> PipelineSchedule:
-        """The schedule of candidates that share it."""
-        return SCHEDULE_CODES[int(self.schedule[0])]
+        """The schedule of candidates that share it; of none 1F1B."""
+        return SCHEDULE_CODES[int(self.schedule.max(initial=0))]
 
     def last_column(self, chunks: int) -> int:
         """The column of the model's last of ``chunks`` of candidates that share schedule and pipeline."""
+        return int(self.model_order(chunks)[-1])
+
+    def model_order(self, chunks: int) -> IntArray:
+        """The columns of all ``chunks`` of such candidates in the order in which the model runs through them."""
         pipeline = int(self.pipeline[0])
-        return model_columns(self.runs, pipeline, chunks // pipeline)[-1]
+        return np.array(model_columns(self.runs, pipeline, chunks // pipeline), dtype=np.int64)
 
     @property
     def expert_block(self) -> IntArray:
         """(n,) consecutive ranks of a stage that hold every expert once between them."""
         return self.expert * self.expert_tensor
+
+
+def module_code(modules: Iterable[RecomputeModule]) -> int:
+    """The sum of the modules' bits."""
+    return sum(MODULE_BITS[module] for module in modules)
+
+
+def modules_of(code: int) -> frozenset[RecomputeModule]:
+    """The modules whose bits ``code`` is the sum of."""
+    return frozenset(module for module, bit in MODULE_BITS.items() if code & bit)
+
+
+def recomputation_of(batch: CandidateBatch, row: int = 0) -> tuple[Recompute, frozenset[RecomputeModule], int]:
+    """Policy of one row, its modules and the layers that it is limited to."""
+    policy = RECOMPUTE_CODES[int(batch.recompute[row])]
+    return policy, modules_of(int(batch.modules[row])), int(batch.recompute_layers[row])
+
+
+def select_rows(values: Value, rows: IntArray | BoolArray | slice) -> Value:
+    """Arrays (n, ...) in dataclasses and collections with those rows that ``rows`` selects; all else stays.
+
+    Values that can ``take`` rows do so themselves.
+    """
+    found: Any = values
+    if isinstance(values, np.ndarray):
+        found = values[rows]
+    elif hasattr(values, "take"):
+        found = found.take(rows)
+    elif isinstance(values, tuple):
+        parts = [select_rows(each, rows) for each in values]
+        found = type(values)(*parts) if hasattr(values, "_fields") else tuple(parts)
+    elif isinstance(values, dict):
+        found = {name: select_rows(each, rows) for name, each in values.items()}
+    elif is_dataclass(found) and not isinstance(found, type):
+        found = replace(
+            found, **{part.name: select_rows(getattr(values, part.name), rows) for part in fields(found)}
+        )
+    return cast("Value", found)
 
 
 def batch_of(configuration: Configuration) -> CandidateBatch:
@@ -78,5 +130,7 @@ def batch_of(configuration: Configuration) -> CandidateBatch:
         SHARDING_CODES.index(configuration.sharding),
         ORDER_CODES.index(configuration.rank_order),
         SCHEDULE_CODES.index(configuration.schedule),
+        module_code(configuration.recompute_modules),
+        configuration.recompute_layers,
     )
     return CandidateBatch(*(np.array([value], dtype=np.int64) for value in columns))

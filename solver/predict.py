@@ -14,7 +14,7 @@ from cluster_models.jobs.running import RecoveryPolicy
 from cluster_models.links.model import effective_links
 from cluster_models.remarks import remark
 from cluster_models.training.plan import Certificate, Configuration, Plan, StopReason
-from cluster_models.training.workload import Recompute, Sharding
+from cluster_models.training.workload import Recompute, RecomputeModule, Sharding
 from solver.answer.assemble import assemble_plan
 from solver.answer.robustness import Contender, drift_of, robustness
 from solver.answer.survival import survives
@@ -84,6 +84,8 @@ def _check_rules(problem: PlanningProblem, configuration: Configuration) -> None
         forbidden={},
         max_gpus=None,
         recompute=tuple(Recompute),
+        recompute_modules=tuple(RecomputeModule),
+        pinned_modules=None,
         sharding=tuple(Sharding),
     )
     unrestricted = replace(problem, workload=free)

@@ -11,10 +11,11 @@ from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.calibration.training_run import MemoryCounter, TrainingRun
 from cluster_models.cluster.gpus import GpuKind
 from solver.candidates import FloatArray, batch_of
-from solver.costs.activations import layer_activations
+from solver.costs.activations import kept_activations, layer_tensors
 from solver.costs.calibration import calibration_of
 from solver.costs.local_sizes import local_sizes
 from solver.costs.memory import StageMemoryParts, communicator_bytes, stage_memory
+from solver.costs.recomputation import RecomputePolicies
 from solver.degrees.layout import chunk_layers
 
 ROUNDING: Final = 1e-9
@@ -64,7 +65,7 @@ def _account(run: TrainingRun, gpu: GpuKind, fitted: FittedParameters | None) ->
         gpu=gpu,
         micro_batches=np.array([run.configuration.micro_batches(run.workload.global_batch)]),
         calibration=calibration_of(gpu, run.workload.framework, fitted),
-        settings=run.activations,
+        offloaded_layers=run.offloaded_layers,
     )
 
 
@@ -82,6 +83,8 @@ def _counted(
     if run.memory_counter is MemoryCounter.ALLOCATED:
         return np.asarray(reserved - parts.fragmentation_bytes)
     sizes = local_sizes(batch, run.workload, calibration, most=True)
-    kept = layer_activations(run.architecture, sizes, calibration, run.activations.modules)
+    tensors = layer_tensors(run.architecture, sizes, calibration)
+    policies = RecomputePolicies.of(batch, calibration.framework)
+    kept = kept_activations(run.architecture, sizes, calibration, tensors, policies)
     states = parts.weights_bytes + parts.gradients_bytes + parts.optimizer_bytes
     return np.asarray(states + parts.activations_bytes - kept.working[:, None])

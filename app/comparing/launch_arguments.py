@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from itertools import takewhile
+from typing import Any, Final
 
 from app.documents.configuration import ConfigurationDocument, DegreesDocument
 from app.exports.readback.megatron import GROUP, Rows, even_rows, rows_of_layout, sharding_of
 from cluster_models.errors import InvalidConfiguration, InvalidInput
 from cluster_models.training.plan import RankOrder
-from cluster_models.training.workload import Recompute, Sharding
+from cluster_models.training.recompute import MODULES_BY_NAME
+from cluster_models.training.workload import Recompute, RecomputeModule, Sharding
 
 TENSOR: Final = "--tensor-model-parallel-size"
 PIPELINE: Final = "--pipeline-model-parallel-size"
@@ -35,6 +37,7 @@ LAST: Final = "--decoder-last-pipeline-num-layers"
 GRANULARITY: Final = "--recompute-granularity"
 METHOD: Final = "--recompute-method"
 RECOMPUTED: Final = "--recompute-num-layers"
+MODULES: Final = "--recompute-modules"
 _OTHER_NAMES: Final = {
     CHUNKS: "virtual_pipeline_model_parallel_size",
     GROUP: "microbatch_group_size_per_vp_stage",
@@ -43,6 +46,8 @@ _OTHER_NAMES: Final = {
     LAST: "num_layers_in_last_pipeline_stage",
 }
 """Names of settings in NeMo that are not the flag with underscores."""
+_USUAL: Final = {RecomputeModule.CORE_ATTENTION}
+"""Modules of selective recomputation where none is named."""
 _NOTHING: Final = frozenset({"None", "null", "~", ""})
 _UNPRICED: Final = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
 _NODES: Final = ("--nnodes", "--num-nodes")
@@ -113,7 +118,7 @@ def read_launch(text: str, *, layers: int, gpus: int) -> OwnLaunch:
                 virtual_pipeline=len(rows),
             ),
             micro_batch_sequences=given.number(MICRO_BATCH, 1),
-            recompute=_recompute(given, rows),
+            **_recomputation(given, rows),
             sharding=_sharding(given),
             rank_order=RankOrder.PIPELINE_BEFORE_DATA
             if given.has("--use-tp-pp-dp-mapping")
@@ -161,6 +166,13 @@ class _Flags:
                 flag, sorted(found), "is given with several values", "leave one launch in the text"
             )
         return found.pop() if found else None
+
+    def words(self, flag: str) -> tuple[str, ...]:
+        """The values of a flag that takes several, up to the end of the line or of a list."""
+        found = re.search(rf"""{_spelled(flag)}["']?\s*[=:,]?\s*\[?([^\])\n]*)""", self._text)
+        given = re.split(r"[\s,\"']+", found[1]) if found else []
+        values = takewhile(lambda word: not word.startswith("-"), given)
+        return tuple(word for word in values if word not in _NOTHING)
 
     def number(self, flag: str, default: int, *, least: int = 1) -> int:
         """The value of a flag, a whole number of at least ``least``."""
@@ -270,18 +282,21 @@ def _sharding(given: _Flags) -> Sharding:
     return sharding_of(parameters=parameters, optimizer=optimizer or parameters)
 
 
-def _recompute(given: _Flags, rows: Rows) -> Recompute:
+def _recomputation(given: _Flags, rows: Rows) -> dict[str, Any]:
+    """Fields of the configuration about recomputation; modules that are the default are not named."""
     granularity = given.word(GRANULARITY)
     if granularity is None:
-        return Recompute.SELECTIVE if given.has("--recompute-activations") else Recompute.NONE
+        granularity = Recompute.SELECTIVE if given.has("--recompute-activations") else Recompute.NONE
+        return {"recompute": granularity}
     if granularity not in (Recompute.FULL, Recompute.SELECTIVE):
         raise InvalidConfiguration(GRANULARITY, granularity, "must be full or selective")
+    if granularity == Recompute.SELECTIVE:
+        modules = given.words(MODULES)
+        if unknown := [each for each in modules if each not in MODULES_BY_NAME]:
+            known = ", ".join(MODULES_BY_NAME)
+            raise InvalidConfiguration(MODULES, unknown[0], "is no module that is priced", f"use some of {known}")
+        named = {MODULES_BY_NAME[each] for each in modules}
+        return {"recompute": granularity, "recompute_modules": sorted(named if named != _USUAL else ())}
     most = max(map(max, rows))
-    if granularity == Recompute.FULL and given.word(METHOD) == "block" and given.number(RECOMPUTED, most) < most:
-        raise InvalidConfiguration(
-            RECOMPUTED,
-            given.number(RECOMPUTED, most),
-            f"recomputes some of the {most} layers of a stage only, which is not priced",
-            f"compare with {METHOD} uniform, or with none",
-        )
-    return Recompute(granularity)
+    limit = given.number(RECOMPUTED, most) if given.word(METHOD) == "block" else most
+    return {"recompute": granularity, "recompute_layers": limit if limit < most else 0}

@@ -1,4 +1,7 @@
-"""Configurations in the shorthand that plans are named by: ``tp4 pp8 dp2 vpp4 mb1 recompute=full``."""
+"""Configurations in the shorthand that plans are named by: ``tp4 pp8 dp2 vpp4 mb1 recompute=full``.
+
+Recomputation may name modules or a number of layers: ``recompute=selective:moe_act``, ``recompute=full:2``.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ from app.documents.configuration import ConfigurationDocument, DegreesDocument
 from app.documents.reading import close_name
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.training.plan import Configuration, Degrees, Plan
+from cluster_models.training.recompute import read_recomputation, recomputation_words
 from cluster_models.training.schedules import PipelineSchedule
-from cluster_models.training.workload import Recompute, Sharding
+from cluster_models.training.workload import Sharding
 
 _DEGREES: Final = {
     "tp": "tensor",
@@ -23,12 +27,11 @@ _DEGREES: Final = {
 }
 _MICRO_BATCH: Final = ("mb", "mbs")
 _CHOICES: Final = {
-    "recompute": tuple(Recompute),
     "sharding": tuple(Sharding),
     "schedule": tuple(PipelineSchedule),
 }
 _SIZE: Final = re.compile(r"([a-z]+)[=:]?(\d{1,9})")
-_CHOICE: Final = re.compile(r"([a-z]+)[=:]([a-z0-9_]+)")
+_CHOICE: Final = re.compile(r"([a-z]+)[=:]([a-z0-9_:+]+)")
 _REMEDY: Final = "write degrees as in 'tp8 pp4 dp2 mb1 recompute=full', or name a file"
 
 
@@ -59,10 +62,13 @@ def read_shorthand(text: str, plan: Plan, *, gpus: int) -> ConfigurationDocument
     found = _known(plan, degrees, micro_batch, choices)
     if found is not None:
         return ConfigurationDocument.from_value(found)
+    policy, modules, layers = read_recomputation(choices.get("recomputation", own.recomputation))
     return ConfigurationDocument(
         degrees=DegreesDocument.from_value(degrees),
         micro_batch_sequences=micro_batch or own.micro_batch,
-        recompute=Recompute(choices.get("recompute", own.recompute)),
+        recompute=policy,
+        recompute_modules=sorted(modules),
+        recompute_layers=layers,
         sharding=Sharding(choices.get("sharding", own.sharding)),
         schedule=PipelineSchedule(choices.get("schedule", own.schedule)),
     )
@@ -84,7 +90,10 @@ def _words(text: str) -> tuple[dict[str, int], int | None, dict[str, str]]:
                 if sizes.setdefault(_DEGREES[name], number) != number:
                     raise InvalidConfiguration(name, text, "is given with two sizes", "give each degree once")
                 continue
-        elif (choice := _CHOICE.fullmatch(word)) and choice[1] in _CHOICES:
+        elif (choice := _CHOICE.fullmatch(word)) and choice[1] == "recompute":
+            choices["recomputation"] = recomputation_words(*read_recomputation(choice[2]))
+            continue
+        elif choice and choice[1] in _CHOICES:
             if choice[2] not in _CHOICES[choice[1]]:
                 known = close_name(choice[2], [str(each) for each in _CHOICES[choice[1]]])
                 raise InvalidConfiguration(choice[1], choice[2], "is no choice", known)

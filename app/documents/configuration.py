@@ -15,7 +15,7 @@ from cluster_models.model.architecture import Architecture
 from cluster_models.model.experts import MOST_LAYERS
 from cluster_models.training.plan import Configuration, Degrees, Plan, RankOrder
 from cluster_models.training.schedules import PipelineSchedule
-from cluster_models.training.workload import Recompute, Sharding
+from cluster_models.training.workload import Recompute, RecomputeModule, Sharding
 
 _StageLayers = Annotated[
     list[Annotated[list[WholeNumber], Field(max_length=MOST_LAYERS)]], Field(max_length=MOST_LAYERS)
@@ -50,6 +50,17 @@ class ConfigurationDocument(ValueDocument[Configuration]):
         1, description="Sequences of one micro-batch.", examples=[1]
     )
     recompute: Recompute = Field(Recompute.NONE, description="What is computed again.", examples=["none"])
+    recompute_modules: Annotated[list[RecomputeModule], Field(max_length=len(RecomputeModule))] = Field(
+        default_factory=list,
+        description="Modules of every layer that selective recomputation runs again, by Megatron-Core's names; "
+        "none = the framework's own choice.",
+        examples=[["moe_act"]],
+    )
+    recompute_layers: WholeNumber = Field(
+        0,
+        description="Layers of each chunk, its first ones, that full recomputation runs again; 0 = all.",
+        examples=[0],
+    )
     sharding: Sharding = Field(
         Sharding.NONE, description="What data parallel ranks share out.", examples=["optimizer"]
     )
@@ -111,6 +122,8 @@ class ConfigurationDocument(ValueDocument[Configuration]):
             degrees=degrees,
             micro_batch=self.micro_batch_sequences,
             recompute=self.recompute,
+            recompute_modules=frozenset(self.recompute_modules),
+            recompute_layers=self.recompute_layers,
             sharding=self.sharding,
             rank_order=self.rank_order,
             stage_layers=tuple(tuple(row) for row in layers),

@@ -108,7 +108,7 @@ def _cells(name: str, run: TrainingRun) -> dict[str, object]:
         "dp": degrees.data,
         "zero": _SHARDING[configuration.sharding],
         "precision": str(workload.precision),
-        "recompute": str(configuration.recompute),
+        "recompute": configuration.recomputation,
         **{column: _cell(value) for column, value in stated.items() if value is not None},
         "gpus_per_node": run.gpus_per_node,
         "gpus_per_domain": run.gpus_per_domain,

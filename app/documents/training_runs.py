@@ -20,7 +20,15 @@ from cluster_models.model.experts import Experts
 from cluster_models.model.flops import model_flops_per_token
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.plan import Configuration, Degrees, RankOrder
-from cluster_models.training.workload import LONGEST_SEQUENCE, MOST_SEQUENCES, Recompute, Sharding, TrainingWorkload
+from cluster_models.training.recompute import read_recomputation
+from cluster_models.training.workload import (
+    LONGEST_SEQUENCE,
+    MOST_SEQUENCES,
+    Recompute,
+    RecomputeModule,
+    Sharding,
+    TrainingWorkload,
+)
 from cluster_models.units import GBIT, GIB, TFLOP
 from solver.runs import predict_run
 
@@ -125,7 +133,7 @@ def _run(line: Line, described: Mapping[str, Framework]) -> TrainingRun | None:
     per_node = line.whole("gpus_per_node", most=_MOST) or 8
     degrees = _degrees(line)
     sharding = line.choice("zero", SHARDINGS)
-    recompute = line.choice("recompute", {str(each): each for each in Recompute}) or Recompute.NONE
+    recompute = _recomputation(line)
     micro_batch = line.whole("micro_batch", required="sequences of one micro-batch", most=MOST_SEQUENCES)
     step_s = line.number_in("iter_time_s", required="seconds of one step, after warm-up")
     memory_gib = line.number_in("mem_gib_per_gpu")
@@ -144,7 +152,9 @@ def _run(line: Line, described: Mapping[str, Framework]) -> TrainingRun | None:
             configuration=Configuration(
                 degrees=degrees,
                 micro_batch=micro_batch,
-                recompute=recompute,
+                recompute=recompute[0],
+                recompute_modules=recompute[1],
+                recompute_layers=recompute[2],
                 sharding=sharding or Sharding.NONE,
                 rank_order=RankOrder.DATA_BEFORE_PIPELINE,
                 stage_layers=tuple(map(tuple, even_stage_layers(architecture.layers, degrees))),
@@ -259,6 +269,15 @@ def _workload(line: Line) -> TrainingWorkload | None:
     if sequence is None or batch is None:
         return None
     return TrainingWorkload(sequence_length=sequence, global_batch=batch, precision=precision, memory_headroom=0.0)
+
+
+def _recomputation(line: Line) -> tuple[Recompute, frozenset[RecomputeModule], int]:
+    """Policy, modules and layers of a run, ``none`` where the cell is empty or wrong."""
+    try:
+        return read_recomputation(line.text("recompute") or Recompute.NONE)
+    except InvalidInput as error:
+        line.problem("recompute", error.problem, error.remedy)
+        return read_recomputation(Recompute.NONE)
 
 
 def _degrees(line: Line) -> Degrees | None:

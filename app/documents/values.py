@@ -86,8 +86,8 @@ class Part:
 
     def written(self, value: Any) -> Any:
         """The attribute in the form and unit of the document."""
-        if isinstance(value, tuple):
-            return [self.written(each) for each in value]
+        if isinstance(value, (tuple, frozenset)):
+            return [self.written(each) for each in (value if isinstance(value, tuple) else sorted(value))]
         if isinstance(value, dict):
             return {name: self.written(each) for name, each in value.items()}
         if value is None or (self.empty_is_null and not value):

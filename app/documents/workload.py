@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, TypeAdapter, model_validator
 
 from app.documents.framework import (
     FrameworkReference,
@@ -16,7 +16,15 @@ from app.documents.framework import (
 )
 from app.documents.mixed_lengths import MixedLengthsDocument
 from app.documents.placement_rules import PlacementRulesDocument
-from app.documents.reading import Count, FieldProblem, InvalidDocument, Number, Text, close_name
+from app.documents.reading import (
+    Count,
+    FieldProblem,
+    InvalidDocument,
+    Number,
+    Text,
+    WholeNumber,
+    close_name,
+)
 from app.documents.serving_words import refuse_serving
 from app.documents.values import Computed, Holds, ValueDocument
 from cluster_models.cluster.gpus import Precision
@@ -27,24 +35,45 @@ from cluster_models.training.workload import (
     DEGREE_NAMES,
     LONGEST_SEQUENCE,
     MOST_SEQUENCES,
+    OPTION_NAMES,
     Choice,
     LinkBandwidth,
     Objective,
     Optimizer,
     Recompute,
+    RecomputeModule,
     Sharding,
     TrainingWorkload,
 )
 
 _MOST_VALUES: Final = 1000
+_RULED: Final = (*DEGREE_NAMES, *OPTION_NAMES)
 _DEFAULT = TrainingWorkload(sequence_length=1, global_batch=1)
+
+
+_Integer = Annotated[int, Field(strict=True, le=10**12)]
+_Sizes = TypeVar("_Sizes", int, list[int])
+
+
+def _by_name(degree: Any, option: Any) -> AfterValidator:
+    """Types of values under the name of a degree, and under that of a memory option, which may be 0."""
+    adapters = (TypeAdapter(dict[str, degree]), TypeAdapter(dict[str, option]))
+
+    def checked(rules: dict[str, _Sizes]) -> dict[str, _Sizes]:
+        for is_option, adapter in enumerate(adapters):
+            adapter.validate_python(
+                {name: each for name, each in rules.items() if (name in OPTION_NAMES) == is_option}
+            )
+        return rules
+
+    return AfterValidator(checked)
 
 
 class WorkloadDocument(ValueDocument[TrainingWorkload]):
     """One training workload.
 
     Degrees are called tensor, pipeline, data, context, expert, expert_tensor, virtual_pipeline and micro_batch
-    (sequences).
+    (sequences).  ``recompute_layers`` is pinned and forbidden like a degree, and may be 0.
     """
 
     sequence_length: Annotated[Count, Field(le=LONGEST_SEQUENCE)] = Field(
@@ -83,6 +112,19 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
         description="Recomputation policies the planner may choose from.",
         examples=[["none", "selective", "full"]],
     )
+    recompute_modules: list[RecomputeModule] = Field(
+        list(_DEFAULT.recompute_modules),
+        max_length=_MOST_VALUES,
+        description="Modules of a layer that selective recomputation may run again, any mix of them, where the "
+        "framework takes names of modules and the model has them.",
+        examples=[["layernorm", "moe_act"]],
+    )
+    pinned_modules: Annotated[list[RecomputeModule] | None, Field(max_length=_MOST_VALUES)] = Field(
+        None,
+        description="Modules that selective recomputation runs again, exactly these; absent = any mix of those "
+        "allowed.",
+        examples=[["core_attn"]],
+    )
     sharding: list[Sharding] = Field(
         list(_DEFAULT.sharding),
         min_length=1,
@@ -107,16 +149,19 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
         description="Share of each GPU's memory that must stay free.",
         examples=[0.1],
     )
-    pinned: dict[str, Count] = Field(
+    pinned: Annotated[dict[str, _Integer], _by_name(Count, WholeNumber)] = Field(
         default_factory=dict,
         max_length=_MOST_VALUES,
-        description="Degrees with one allowed value.",
+        description="Degrees, or recompute_layers, with one allowed value.",
         examples=[{"tensor": 8}],
     )
-    forbidden: dict[str, Annotated[list[Count], Field(min_length=1, max_length=_MOST_VALUES)]] = Field(
+    forbidden: Annotated[
+        dict[str, Annotated[list[_Integer], Field(min_length=1, max_length=_MOST_VALUES)]],
+        _by_name(list[Count], list[WholeNumber]),
+    ] = Field(
         default_factory=dict,
         max_length=_MOST_VALUES,
-        description="Values a degree must not take.",
+        description="Values that a degree, or recompute_layers, must not take.",
         examples=[{"context": [2, 4]}],
     )
     max_gpus: Count | None = Field(None, description="GPUs to use at most; absent = all.", examples=[128])
@@ -174,10 +219,10 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
         ``described`` are frameworks that may be named besides the shipped ones.
         """
         problems = [
-            FieldProblem(f"{field}.{name}", name, "unknown degree", close_name(name, DEGREE_NAMES))
+            FieldProblem(f"{field}.{name}", name, "unknown degree", close_name(name, _RULED))
             for field, degrees in (("pinned", self.pinned), ("forbidden", self.forbidden))
             for name in degrees
-            if name not in DEGREE_NAMES
+            if name not in _RULED
         ]
         if problems:
             raise InvalidDocument(problems)
@@ -186,6 +231,7 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
             | {
                 "framework": to_framework(self.framework, self.framework_settings, described),
                 "recompute": tuple(dict.fromkeys(self.recompute)),
+                "recompute_modules": tuple(dict.fromkeys(self.recompute_modules)),
                 "sharding": tuple(dict.fromkeys(self.sharding)),
                 "schedule": tuple(dict.fromkeys(self.schedule)),
             }

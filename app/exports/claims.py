@@ -13,7 +13,7 @@ from cluster_models.model.patterns import blocks_of
 from cluster_models.training.expert_slots import ExpertSlots
 from cluster_models.training.plan import Plan, RankOrder
 from cluster_models.training.schedules import PipelineSchedule
-from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
+from cluster_models.training.workload import Sharding, TrainingWorkload
 
 ExpertOrder = tuple[tuple[int, tuple[int, ...]], ...]
 
@@ -78,7 +78,7 @@ class Claims:
     router_groups: tuple[int, int] | None = None
     head_gradient_limit: int | None = None
     optimizer_copies: int | None = None
-    recompute: Recompute | None = None
+    recompute: str | None = None
     schedule: PipelineSchedule | None = None
     connections: int | None = None
 
@@ -113,7 +113,7 @@ def claims_of(launch: Launch) -> Claims:
         expert_order=expert_order(plan) if model and model.experts else None,
         expert_slots=plan.expert_slots,
         head_gradient_limit=plan.workload.framework.head_gradient_limit if plan.workload else None,
-        recompute=launch.configuration.recompute,
+        recompute=launch.configuration.recomputation,
         schedule=launch.configuration.schedule,
         optimizer_copies=_optimizer_copies(plan),
         connections=queues.count if (queues := connections(launch)) else None,

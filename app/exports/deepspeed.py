@@ -81,14 +81,14 @@ def _settings(launch: Launch) -> dict[str, Any]:
 
 def _script(launch: Launch, options: Options) -> str:
     include = "@".join(f"{host}:{gpus}" for host, gpus in zip(launch.hosts, launch.gpu_lists, strict=True))
-    recompute = launch.configuration.recompute
+    recompute = launch.configuration.recomputation
     return "\n".join(
         [
             "#!/usr/bin/env bash",
             f"# Run on {launch.hosts[0]}: bash deepspeed.sh ARGUMENTS",
             *(
                 [f"# The plan recomputes activations ({recompute}): switch it on in the model's own code."]
-                if recompute is not Recompute.NONE
+                if recompute != Recompute.NONE
                 else []
             ),
             *(f"# Told by the dataset: {each}." for each in documents_unsaid(launch.workload)),

@@ -27,11 +27,12 @@ from app.exports.megatron_releases import (
 )
 from app.exports.options import Options
 from app.exports.readback.megatron import GROUP, MEGATRON_SAYS, read_megatron
+from app.exports.recomputation import recomputation_settings
 from cluster_models.cluster.gpus import Precision
 from cluster_models.training.framework_choices import AttentionKernels, CudaGraphs, Float8Scaling
 from cluster_models.training.packing import in_words
 from cluster_models.training.plan import Plan, RankOrder
-from cluster_models.training.workload import Optimizer, Recompute, Sharding, TrainingWorkload
+from cluster_models.training.workload import Optimizer, Sharding, TrainingWorkload
 
 _SCALING: Final = {
     Float8Scaling.DELAYED: (),
@@ -47,15 +48,6 @@ _PRECISION: Final = {
     Precision.MXFP8: (Flag("--bf16"), Flag("--fp8-format", "e4m3"), Flag("--fp8-recipe", "mxfp8")),
     Precision.NVFP4: (Flag("--bf16"), Flag("--fp4-format", "e2m1"), Flag("--fp4-recipe", "nvfp4")),
     Precision.FP32: (),
-}
-_RECOMPUTE: Final = {
-    Recompute.NONE: (),
-    Recompute.SELECTIVE: (Flag("--recompute-granularity", "selective"),),
-    Recompute.FULL: (
-        Flag("--recompute-granularity", "full"),
-        Flag("--recompute-method", "uniform"),
-        Flag("--recompute-num-layers", 1),
-    ),
 }
 _GRAPHS_SINCE: Final = {CudaGraphs.PARTIAL: 12, CudaGraphs.FULL: 14}
 _SCOPES_SINCE: Final = 16
@@ -92,7 +84,7 @@ def megatron_arguments(launch: Launch) -> Arguments:
         flags += layer_flags(configuration, model.prediction_layers, workload.framework, release)
     if degrees.virtual_pipeline > 1 and launch.micro_batch_group != degrees.pipeline:
         flags.append(Flag(GROUP, launch.micro_batch_group))
-    flags += [*_RECOMPUTE[configuration.recompute], *_sharding(launch, release)]
+    flags += [*_recomputation(launch), *_sharding(launch, release)]
     found = megatron_flags.arguments(flags, release)
     unsaid = _graphs_unsaid(launch, release) + dispatch_unsaid(launch, release) + rows_unsaid(workload)
     return Arguments(found.flags, found.unsaid + unsaid + documents_unsaid(workload))
@@ -211,6 +203,13 @@ def _graphs_unsaid(launch: Launch, release: int) -> tuple[str, ...]:
     if graphs is CudaGraphs.PARTIAL and sparse and release < _SCOPES_SINCE:
         return (f"CUDA graphs of the router, which came with 0.{_SCOPES_SINCE}",)
     return ()
+
+
+def _recomputation(launch: Launch) -> list[Flag]:
+    """Flags of what runs again; several modules follow one flag."""
+    said = recomputation_settings(launch.configuration)
+    words = {name: value if isinstance(value, str) else " ".join(value) for name, value in said.items()}
+    return [Flag(f"--recompute-{name.replace('_', '-')}", value) for name, value in words.items()]
 
 
 def _sharding(launch: Launch, release: int) -> list[Flag]:

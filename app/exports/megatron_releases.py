@@ -18,7 +18,7 @@ from cluster_models.training.framework_choices import ExpertDispatch
 from cluster_models.training.frameworks import Framework, frameworks
 from cluster_models.training.interleaving import SIZED_SINCE
 from cluster_models.training.plan import Plan
-from cluster_models.training.workload import Recompute, Sharding
+from cluster_models.training.workload import Recompute, RecomputeModule, Sharding
 
 OLDEST: Final = 8
 NEWEST: Final = 19
@@ -51,6 +51,7 @@ SINCE: Final[Mapping[str, int]] = MappingProxyType(
         "--grad-reduce-in-bf16": 12,
         "--moe-enable-deepep": 12,
         "--mtp-num-layers": 12,
+        "--recompute-modules": 12,
         "--use-custom-fsdp": 12,
         "--moe-router-force-load-balancing": 13,
         "--pipeline-model-parallel-layout": 13,
@@ -136,6 +137,7 @@ def overlaps_experts(launch: Launch) -> bool:
         and degrees.expert > 1
         and (degrees.pipeline == 1 or degrees.virtual_pipeline > 1)
         and launch.configuration.recompute is not Recompute.FULL
+        and RecomputeModule.MOE not in launch.configuration.recompute_modules
         and precision is not Precision.FP32
     )
 

@@ -16,10 +16,11 @@ from app.exports.megatron_layers import pipeline_layout
 from app.exports.megatron_releases import NEWEST, SINCE, has, overlaps_experts, release_name, vendors
 from app.exports.options import Options
 from app.exports.readback.nemo import GROUP, NEMO_SAYS, read_nemo
+from app.exports.recomputation import recomputation_settings
 from cluster_models.cluster.gpus import Precision
 from cluster_models.training.framework_choices import CudaGraphs, ExpertBalance, ExpertDispatch, Float8Scaling
 from cluster_models.training.plan import RankOrder
-from cluster_models.training.workload import Recompute, Sharding
+from cluster_models.training.workload import Sharding
 
 _PRECISION: Final = {
     Precision.BF16: "bf16_mixed",
@@ -33,11 +34,6 @@ _SCALING: Final = {
     Float8Scaling.CURRENT: "bf16_with_fp8_current_scaling_mixed",
     Float8Scaling.BLOCK: "bf16_with_fp8_subchannel_scaling_mixed",
     Float8Scaling.ROW: "bf16_with_fp8_current_scaling_mixed",
-}
-_RECOMPUTE: Final = {
-    Recompute.NONE: {"granularity": "null"},
-    Recompute.SELECTIVE: {"granularity": "selective"},
-    Recompute.FULL: {"granularity": "full", "method": "uniform", "num_layers": "1"},
 }
 _FIRST: Final = 14
 """The release of Megatron-Core that the first Megatron-Bridge came with."""
@@ -121,7 +117,9 @@ def overrides(launch: Launch) -> dict[str, str]:
         found["model.ffn_hidden_size"] = str(model.mlp_hidden)
     if model.latent_attention is None:
         found |= {"model.num_query_groups": str(model.kv_heads), "model.kv_channels": str(model.head_size)}
-    found |= {f"model.recompute_{name}": value for name, value in _RECOMPUTE[configuration.recompute].items()}
+    again = recomputation_settings(configuration) or {"granularity": "null"}
+    words = {name: value if isinstance(value, str) else f"[{','.join(value)}]" for name, value in again.items()}
+    found |= {f"model.recompute_{name}": value for name, value in words.items()}
     return found | _pipeline(launch) | _sharding(launch) | _overlaps(launch) | _graphs(launch) | _experts(launch)
 
 

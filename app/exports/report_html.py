@@ -102,7 +102,7 @@ def _figures(launch: Launch) -> Iterable[tuple[str, str, object]]:
     if plan.architecture is not None and plan.architecture.experts is not None:
         yield ("experts of a layer", "experts", plan.architecture.experts.count)
     yield ("pipeline schedule", "", schedule_words(configuration))
-    yield ("recomputation", "", configuration.recompute)
+    yield ("recomputation", "", configuration.recomputation)
     yield ("sharding", "", configuration.sharding)
 
 

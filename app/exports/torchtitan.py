@@ -15,6 +15,7 @@ from app.exports.launch_value import Launch
 from app.exports.megatron import documents_unsaid, expert_order_lines
 from app.exports.options import Options
 from app.exports.readback.torchtitan import SCHEDULES, TORCHTITAN_SAYS, read_torchtitan, split_layers
+from app.exports.recomputation import refuse_modules
 from cluster_models.cluster.gpus import Precision
 from cluster_models.training.interleaving import equal_group
 from cluster_models.training.plan import RankOrder
@@ -38,7 +39,7 @@ def render_torchtitan(launch: Launch, options: Options) -> Files:  # noqa: ARG00
     about = [
         f"# For a model of {launch.layers} decoder layers; by pipeline rank: {listed}",
         "# Ranks follow the order of the host list; start with the torchrun or slurm export.",
-        f"# The plan recomputes activations: {launch.configuration.recompute}.",
+        f"# The plan recomputes activations: {launch.configuration.recomputation}.",
     ]
     if not generation.startswith("torchtitan"):
         about.append(f"# Priced as {generation}: under torchtitan a step takes another time.")
@@ -67,6 +68,7 @@ def _refuse(launch: Launch) -> None:
     if parts:
         name, has = launch.plan.model, ", ".join(parts).replace("_", " ")
         raise unsupported("torchtitan", "model", name, f"its models have no {has}", "use transformers")
+    refuse_modules("torchtitan", launch)
     configuration, degrees = launch.configuration, launch.degrees
     if configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA and degrees.pipeline > 1 and degrees.data > 1:
         raise unsupported(

@@ -17,6 +17,7 @@ _SIMPLER: Final = {
     Simplicity.EVEN_LAYERS: "the same number of layers on all stages",
     Simplicity.POWERS_OF_TWO: "more sizes that are powers of two",
     Simplicity.VIRTUAL_STAGES: "fewer virtual stages",
+    Simplicity.MEMORY_OPTIONS: "less that is recomputed, or all layers and modules alike",
     Simplicity.MEASURED_SIZES: "more sizes that measured runs had",
 }
 

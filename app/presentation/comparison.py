@@ -183,7 +183,7 @@ def _settings(plans: Sequence[Plan]) -> tuple[ComparisonRow, ...]:
     rows = {
         "degrees": [str(each.degrees) for each in chosen],
         "micro-batch": [str(each.micro_batch) for each in chosen],
-        "recomputation": [str(each.recompute) for each in chosen],
+        "recomputation": [each.recomputation for each in chosen],
         "sharding": [str(each.sharding) for each in chosen],
         "rank order": [str(each.rank_order) for each in chosen],
         "schedule": [schedule_words(each) for each in chosen],

@@ -62,7 +62,7 @@ def settings(
         *(_framework(workload) if workload else ()),
         ("micro-batch", plural(configuration.micro_batch, "sequence")),
         *(_micro_batches(configuration, workload) if workload else ()),
-        ("recomputation", str(configuration.recompute)),
+        ("recomputation", configuration.recomputation),
         ("sharding over data ranks", str(configuration.sharding)),
         ("rank order", str(configuration.rank_order)),
         ("layers of each stage", _layers(configuration)),
@@ -101,7 +101,7 @@ def schedule_words(configuration: Configuration) -> str:
 def settings_line(configuration: Configuration) -> str:
     """The settings by which configurations of the same degrees differ, in one line."""
     return (
-        f"micro-batch {configuration.micro_batch}, recomputation {configuration.recompute}, "
+        f"micro-batch {configuration.micro_batch}, recomputation {configuration.recomputation}, "
         f"sharding {configuration.sharding}, order {configuration.rank_order}"
         + f", schedule {schedule_words(configuration)}"
         * (configuration.degrees.pipeline > 1)

@@ -9,7 +9,6 @@ from cluster_models.cluster.gpus import GpuKind
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.model.architecture import Architecture
 from cluster_models.training.plan import Configuration
-from cluster_models.training.recompute import KEEP_ALL, ActivationSettings
 from cluster_models.training.workload import TrainingWorkload
 
 
@@ -48,8 +47,8 @@ class TrainingRun:
     ``step_s`` and ``peak_memory_bytes`` are what was measured (``None``: was not), ``recompute_known`` whether
     the configuration states all that the memory depends on, without which it cannot be judged, and ``assumed``
     what was filled in for what the source leaves open, in words.  ``memory_counter`` counted the peak, on pipeline
-    rank ``memory_stage`` (-1 the last, ``None`` the fullest).  ``activations``: what the run does about them beside
-    the configuration's recomputation.
+    rank ``memory_stage`` (-1 the last, ``None`` the fullest).  Activations of ``offloaded_layers`` of every
+    pipeline rank wait for their backward pass in the host's memory.
     """
 
     name: str
@@ -70,7 +69,7 @@ class TrainingRun:
     assumed: tuple[str, ...] = ()
     memory_counter: MemoryCounter = MemoryCounter.DRIVER
     memory_stage: int | None = None
-    activations: ActivationSettings = KEEP_ALL
+    offloaded_layers: int = 0
 
     def __post_init__(self) -> None:
         gpus = self.configuration.degrees.gpus

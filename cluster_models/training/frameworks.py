@@ -281,6 +281,13 @@ class Framework:
             "matrix product."
         ),
     ]
+    recompute_blocks: Annotated[
+        bool,
+        Fact(
+            "Full recomputation may be limited to the first layers of each stage or virtual stage "
+            "(--recompute-method block)."
+        ),
+    ]
     megatron_core: Annotated[
         int,
         Fact(

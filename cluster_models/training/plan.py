@@ -14,10 +14,11 @@ from cluster_models.remarks import Remark
 from cluster_models.training.expert_balance import ExpertBalance
 from cluster_models.training.expert_slots import ExpertSlots
 from cluster_models.training.failure_domains import FailureDomainLosses
+from cluster_models.training.recompute import checked_recomputation, recomputation_words
 from cluster_models.training.robustness import Robustness
 from cluster_models.training.schedules import PipelineSchedule, in_model_order
 from cluster_models.training.selection import Selection
-from cluster_models.training.workload import LinkBandwidth, Recompute, Sharding, TrainingWorkload
+from cluster_models.training.workload import LinkBandwidth, Recompute, RecomputeModule, Sharding, TrainingWorkload
 
 
 class RankOrder(StrEnum):
@@ -75,6 +76,8 @@ class Configuration:
     ``stage_layers[v][s]`` is the number of decoder layers of virtual stage ``v`` on pipeline rank ``s``; the model
     runs through ``v`` first, ``s`` fastest, every second ``v`` backwards under a V-shaped ``schedule``.
     ``micro_batch`` counts sequences.
+    Selective recomputation runs ``recompute_modules`` again, without any the framework's own choice; full
+    recomputation the first ``recompute_layers`` layers of each chunk, 0: all.
     """
 
     degrees: Degrees
@@ -84,6 +87,16 @@ class Configuration:
     rank_order: RankOrder
     stage_layers: tuple[tuple[int, ...], ...]
     schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
+    recompute_modules: frozenset[RecomputeModule] = frozenset()
+    recompute_layers: int = 0
+
+    def __post_init__(self) -> None:
+        checked_recomputation(self.recompute, self.recompute_modules, self.recompute_layers)
+
+    @property
+    def recomputation(self) -> str:
+        """Policy of recomputation with its modules or layers, as users write it."""
+        return recomputation_words(self.recompute, self.recompute_modules, self.recompute_layers)
 
     @property
     def chunks(self) -> tuple[tuple[int, int], ...]:

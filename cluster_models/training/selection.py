@@ -23,6 +23,8 @@ class Simplicity(StrEnum):
     """Fewer sizes that are no power of two."""
     VIRTUAL_STAGES = "virtual_stages"
     """Fewer virtual stages."""
+    MEMORY_OPTIONS = "memory_options"
+    """Nothing recomputed, or all alike, before modules by name and some layers of a stage."""
     MEASURED_SIZES = "measured_sizes"
     """Fewer sizes that no measured run had."""
 

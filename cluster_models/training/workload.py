@@ -31,7 +31,27 @@ class Recompute(StrEnum):
 
     NONE = "none"
     SELECTIVE = "selective"
+    """Parts of every layer: the framework's own choice, or the modules that are named."""
     FULL = "full"
+    """Whole layers: all of them, or the first ones of each chunk."""
+
+
+class RecomputeModule(StrEnum):
+    """A module of a layer that keeps only what it needs to run again (Megatron-Core's names)."""
+
+    CORE_ATTENTION = "core_attn"
+    """Scores, softmax and their product with the values; Megatron's choice where no module is named."""
+    LAYER_NORM = "layernorm"
+    """Outputs of norms that are modules of their own: before latent attention and before experts."""
+    MLA_UP_PROJECTION = "mla_up_proj"
+    """Queries, keys and values that latent attention projects up."""
+    MLP = "mlp"
+    """The whole MLP of dense layers."""
+    MOE_ACTIVATION = "moe_act"
+    """The activation between the two products of routed experts."""
+    MOE = "moe"
+    """The whole sparse MLP, dispatch included."""
+    SHARED_EXPERTS = "shared_experts"
 
 
 class Sharding(StrEnum):
@@ -84,6 +104,8 @@ DEGREE_NAMES: Final = (
     "micro_batch",
 )
 """The degrees a workload may pin or forbid; ``micro_batch`` counts sequences."""
+OPTION_NAMES: Final = ("recompute_layers",)
+"""Memory options with a size that a workload may pin or forbid as well; 0 is a size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +113,11 @@ class TrainingWorkload:
     """A training run.  Batches count sequences.
 
     ``lengths``: those of the documents that fill the sequences; without it a sequence is one document.
-    ``pinned`` gives a degree one value, ``forbidden`` takes values away (names from ``DEGREE_NAMES``).
+    ``pinned`` gives a degree or a memory option one value, ``forbidden`` takes values away (names from
+    ``DEGREE_NAMES`` and ``OPTION_NAMES``).
     ``schedule`` are the pipeline schedules that the planner may choose from, of those that the framework has.
+    Selective recomputation runs some of ``recompute_modules`` again where the framework takes names of modules, or
+    exactly ``pinned_modules``; what a model or framework lacks is not offered.
     ``memory_headroom`` is the share of each GPU's memory that must stay free; the default covers what the memory
     model is off by on most published peaks (docs/cost_model.md).  ``link_bandwidth`` says how careful the plan
     is about links (docs/robustness.md).
@@ -109,6 +134,8 @@ class TrainingWorkload:
     framework: Framework = DEFAULT_FRAMEWORK
     optimizer: Optimizer = Optimizer.ADAM
     recompute: tuple[Recompute, ...] = (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)
+    recompute_modules: tuple[RecomputeModule, ...] = tuple(RecomputeModule)
+    pinned_modules: tuple[RecomputeModule, ...] | None = None
     sharding: tuple[Sharding, ...] = (Sharding.NONE, Sharding.OPTIMIZER)
     schedule: tuple[PipelineSchedule, ...] = tuple(PipelineSchedule)
     memory_headroom: float = 0.1
@@ -156,14 +183,14 @@ class TrainingWorkload:
 
     def _check_degrees(self) -> None:
         for kind, degrees in (("pinned", self.pinned), ("forbidden", self.forbidden)):
-            unknown = sorted(set(degrees) - set(DEGREE_NAMES))
+            unknown = sorted(set(degrees) - {*DEGREE_NAMES, *OPTION_NAMES})
             if unknown:
-                raise InvalidWorkload(
-                    f"workload.{kind}", unknown, "unknown degree", f"use {', '.join(DEGREE_NAMES)}"
-                )
+                known = ", ".join((*DEGREE_NAMES, *OPTION_NAMES))
+                raise InvalidWorkload(f"workload.{kind}", unknown, "unknown degree", f"use {known}")
         for name, value in self.pinned.items():
-            if value < 1:
-                raise InvalidWorkload(f"workload.pinned.{name}", value, "must be at least 1")
+            least = int(name not in OPTION_NAMES)
+            if value < least:
+                raise InvalidWorkload(f"workload.pinned.{name}", value, f"must be at least {least}")
             if value in self.forbidden.get(name, ()):
                 raise InvalidWorkload(f"workload.pinned.{name}", value, "is pinned and forbidden at once")
 

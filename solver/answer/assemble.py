@@ -24,7 +24,7 @@ from solver.answer.expert_answer import expert_balance, expert_slots, expert_war
 from solver.answer.spares import spare_nodes
 from solver.answer.time_account import rank_breakdowns, time_breakdown, timeline
 from solver.answer.warnings import plan_warnings
-from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, IntArray
+from solver.candidates import ORDER_CODES, SHARDING_CODES, IntArray, recomputation_of
 from solver.costs.confidence import Subject, confidence_of_mix
 from solver.costs.memory import StageMemoryParts
 from solver.ilp import solver_versions
@@ -41,14 +41,17 @@ COST_MODEL_VERSION: Final = "1"
 def configuration_of(candidate: Candidate) -> Configuration:
     """Configuration for the framework."""
     batch = candidate.batch
+    policy, modules, limit = recomputation_of(batch)
     return Configuration(
         degrees=degrees_of(batch),
         micro_batch=int(batch.micro_batch[0]),
-        recompute=RECOMPUTE_CODES[int(batch.recompute[0])],
+        recompute=policy,
         sharding=SHARDING_CODES[int(batch.sharding[0])],
         rank_order=ORDER_CODES[int(batch.rank_order[0])],
         stage_layers=candidate.layout,
         schedule=batch.runs,
+        recompute_modules=modules,
+        recompute_layers=limit,
     )
 
 

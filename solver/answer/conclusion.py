@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from cluster_models.training.plan import Certificate, Plan, StopReason
+from cluster_models.training.recompute import recomputation_words
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.selection import Selection
 from solver.answer.alternatives import (
@@ -23,7 +24,7 @@ from solver.answer.choice import Chosen
 from solver.answer.coverage import limits
 from solver.answer.robustness import Contender, Drift, drift_of, robustness
 from solver.answer.trade_offs import trade_offs
-from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch
+from solver.candidates import SHARDING_CODES, CandidateBatch, recomputation_of
 from solver.degrees.priced import LeftOut
 from solver.ilp import solver_versions
 from solver.placement.build import degrees_of
@@ -35,7 +36,7 @@ from solver.search_state import SearchState
 def describe(batch: CandidateBatch, index: int) -> str:
     """One row of candidates in a practitioner's shorthand."""
     row = batch.take(np.array([index]))
-    recompute, sharding = RECOMPUTE_CODES[int(row.recompute[0])], SHARDING_CODES[int(row.sharding[0])]
+    recompute, sharding = recomputation_words(*recomputation_of(row)), SHARDING_CODES[int(row.sharding[0])]
     schedule = "" if row.runs is PipelineSchedule.ONE_F_ONE_B else f" schedule {row.runs}"
     return f"{degrees_of(row)} mbs{int(row.micro_batch[0])} recompute {recompute} sharding {sharding}{schedule}"
 

@@ -10,6 +10,7 @@ from cluster_models.training.interleaving import Interleaving, takes_group_sizes
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.degrees.enumeration import expert_tensor_legal
+from solver.degrees.memory_mixes import NOTHING, limits_of, mixes_of
 from solver.pipeline.schedule import MOST_EVENTS, events_of_chunk
 from solver.placement.cluster_fabrics import MOST_KINDS, MOST_WIDTHS
 from solver.placement.fabric import Fabric
@@ -25,7 +26,7 @@ def limits(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> Iterator[Rema
         yield remark("limit_layers_filled", framework=workload.framework.name)
     else:
         yield remark("limit_layers_by_rule")
-    yield remark("limit_one_recomputation")
+    yield _memory_options(problem)
     yield remark("limit_equal_hosts")
     yield remark("limit_tensor_inside")
     if Sharding.PARAMETERS in workload.sharding:
@@ -57,6 +58,17 @@ def _limits_of_hosts(workload: TrainingWorkload, fabrics: Sequence[Fabric]) -> I
 def _offered(workload: TrainingWorkload) -> tuple[PipelineSchedule, ...]:
     """The schedules that the workload allows and its framework has."""
     return tuple(schedule for schedule in workload.schedule if schedule in workload.framework.schedules)
+
+
+def _memory_options(problem: PlanningProblem) -> Remark:
+    """The memory options of a candidate: the quickest that fits, of so many mixes."""
+    mixes = mixes_of(problem)
+    return remark(
+        "limit_memory_options",
+        mixes=sum(mix != NOTHING for mix in mixes),
+        some_layers=bool(limits_of(problem, problem.architecture.layers)),
+        only_where_needed=NOTHING in mixes,
+    )
 
 
 def _groups(framework: Framework) -> Remark:

@@ -46,7 +46,7 @@ def no_plan(
         candidates=candidates.total,
         degrees=str(configuration.degrees),
         micro_batch=configuration.micro_batch,
-        recompute=configuration.recompute,
+        recompute=configuration.recomputation,
         sharding=configuration.sharding,
         missing_bytes=missing,
     )
@@ -77,8 +77,9 @@ def _working_remedies(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> It
 
 
 def _relaxations(workload: TrainingWorkload) -> Iterator[tuple[Remark, TrainingWorkload]]:
-    if set(workload.recompute) != set(Recompute):
-        yield remark("allow_recomputation"), replace(workload, recompute=tuple(Recompute))
+    if Recompute.FULL not in workload.recompute or workload.pinned.get("recompute_layers"):
+        free = {name: size for name, size in workload.pinned.items() if name != "recompute_layers"}
+        yield remark("allow_recomputation"), replace(workload, recompute=tuple(Recompute), pinned=free)
     if Sharding.OPTIMIZER not in workload.sharding:
         yield remark(SHARD_OPTIMIZER), replace(workload, sharding=(*workload.sharding, Sharding.OPTIMIZER))
     if Sharding.PARAMETERS not in workload.sharding:

@@ -8,9 +8,10 @@ from typing import Final
 import numpy as np
 
 from cluster_models.training.selection import Simplicity
-from solver.candidates import CandidateBatch, FloatArray, IntArray
+from solver.candidates import MODULE_BITS, CandidateBatch, FloatArray, IntArray
 from solver.costs.confidence import Family
 from solver.degrees.layout import Layout
+from solver.degrees.memory_mixes import PLAIN
 from solver.degrees.priced import PricedCandidates
 from solver.placement.fabric import Fabric
 
@@ -39,6 +40,7 @@ def complications(
         Simplicity.EVEN_LAYERS: np.array([_is_uneven(staging.layout) for staging in stagings]),
         Simplicity.POWERS_OF_TWO: sum(_is_odd(getattr(batch, name)) for name in POWERS),
         Simplicity.VIRTUAL_STAGES: batch.virtual_pipeline,
+        Simplicity.MEMORY_OPTIONS: _memory_options(batch),
         Simplicity.MEASURED_SIZES: _unmeasured(batch, family),
     }
     return np.stack([np.asarray(columns[each], dtype=np.int64) for each in Simplicity], axis=1)
@@ -61,6 +63,12 @@ def _is_uneven(layout: Layout) -> bool:
 def _is_odd(sizes: IntArray) -> IntArray:
     """1 where a size is no power of two."""
     return ((sizes & (sizes - 1)) > 0).astype(np.int64)
+
+
+def _memory_options(batch: CandidateBatch) -> IntArray:
+    """(n,) options in use: recomputation, each module that it names, and its limit to some layers."""
+    named = sum((batch.modules & bit > 0 for bit in MODULE_BITS.values()), np.zeros(len(batch), dtype=np.int64))
+    return np.asarray((batch.recompute != PLAIN) + named + (batch.recompute_layers > 0))
 
 
 def _unmeasured(batch: CandidateBatch, family: Family) -> IntArray:

@@ -24,6 +24,7 @@ def configuration_violations(configuration: Configuration, problem: PlanningProb
     yield from _sequence_rules(configuration, problem.workload)
     yield from _batch_rules(configuration, problem.workload)
     yield from _order_rules(configuration, problem.architecture)
+    yield from _recompute_rules(configuration, problem)
     yield from _limits(configuration, problem)
 
 
@@ -222,10 +223,48 @@ def _order_rules(configuration: Configuration, model: Architecture) -> Iterator[
         )
 
 
+def _recompute_rules(configuration: Configuration, problem: PlanningProblem) -> Iterator[str]:
+    """Modules that the model has and the release can name, and limits that it takes.
+
+    ``transformer_config.py``: modules since 0.12, shared experts since 0.14; norms and activations in 8 bits since
+    0.14 and not with delayed scales; experts not under a graph of their router.
+    """
+    model, workload, framework = problem.architecture, problem.workload, problem.workload.framework
+    names = sorted(map(str, configuration.recompute_modules))
+    release, experts = framework.megatron_core, model.experts
+    if configuration.recompute_layers and not framework.recompute_blocks:
+        yield f"{framework.name} recomputes all layers of a stage or none, not {configuration.recompute_layers}."
+    if not names:
+        return
+    mixers = {str(kind.mixer) for kind in model.layer_pattern}
+    attends = bool(mixers & {"full", "window", "parallel"})
+    latent = attends and model.latent_attention is not None
+    has = {
+        "core_attn": attends,
+        "layernorm": latent or experts is not None,
+        "mla_up_proj": latent and model.sparse_attention is None,
+        "mlp": any(str(kind.mlp) == "dense" for kind in model.layer_pattern),
+        "moe_act": experts is not None and str(workload.precision) not in ("fp16", "fp32"),
+        "moe": experts is not None and str(framework.cuda_graphs) != "partial",
+        "shared_experts": experts is not None and experts.shared_hidden > 0 and release >= 14,
+    }
+    if release < 12:
+        yield f"{framework.name} cannot recompute single modules ({', '.join(names)})."
+    yield from (f"Module {name} cannot be recomputed here." for name in names if not has[name])
+    eight_bit = str(workload.precision) in ("fp8", "mxfp8", "nvfp4")
+    delayed = str(workload.precision) == "fp8" and str(framework.float8_scaling) == "delayed"
+    if eight_bit and (delayed or release < 14) and {"layernorm", "moe_act"} & set(names):
+        yield f"{framework.name} does not recompute norms and activations in {workload.precision}."
+    if "moe" in names and {"moe_act", "shared_experts"} & set(names):
+        yield "Module moe already recomputes moe_act and shared_experts."
+    if str(framework.cuda_graphs) == "partial" and release < 16 and {"core_attn", "mla_up_proj"} & set(names):
+        yield f"{framework.name} does not recompute attention inside its CUDA graph."
+
+
 def _limits(configuration: Configuration, problem: PlanningProblem) -> Iterator[str]:
     workload, degrees = problem.workload, configuration.degrees
     for name in sorted(set(workload.pinned) | set(workload.forbidden)):
-        value = configuration.micro_batch if name == "micro_batch" else getattr(degrees, name)
+        value = getattr(configuration if name in ("micro_batch", "recompute_layers") else degrees, name)
         pinned = workload.pinned.get(name, value)
         if value != pinned:
             yield f"Degree {name} is {value} but the workload pins it to {pinned}."
@@ -235,6 +274,11 @@ def _limits(configuration: Configuration, problem: PlanningProblem) -> Iterator[
         yield f"The degrees take {degrees.gpus} GPUs but the workload allows {workload.max_gpus}."
     if configuration.recompute not in workload.recompute:
         yield f"Recomputation '{configuration.recompute}' is not among {_listed(workload.recompute)}."
+    modules = configuration.recompute_modules
+    if not modules <= {*workload.recompute_modules, *(workload.pinned_modules or ())}:
+        yield f"Modules {_listed(tuple(sorted(modules)))} are not among {_listed(workload.recompute_modules)}."
+    if workload.pinned_modules is not None and modules not in (frozenset(workload.pinned_modules), frozenset()):
+        yield f"Modules {_listed(tuple(sorted(modules)))} are not those pinned: {_listed(workload.pinned_modules)}."
     if configuration.sharding not in workload.sharding:
         yield f"Sharding '{configuration.sharding}' is not among {_listed(workload.sharding)}."
     if configuration.schedule not in workload.schedule:

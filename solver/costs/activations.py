@@ -7,9 +7,7 @@ latent attention and experts; docs/cost_model.md lists the tensors.
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -17,55 +15,58 @@ from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import ATTENDING, LayerKind, Mixer, Mlp
 from cluster_models.model.mixers import LinearRule
 from cluster_models.training.framework_choices import SelectiveRecompute
-from cluster_models.training.recompute import RecomputeModule
+from cluster_models.training.workload import RecomputeModule
 from solver.candidates import FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.layer_costs import core_widths, local_kv_heads
 from solver.costs.local_sizes import LocalSizes, gathered_tokens, routed_tokens
+from solver.costs.recomputation import RecomputePolicies
 
-_INSIDE_MOE: Final = frozenset({RecomputeModule.MOE_ACTIVATION, RecomputeModule.SHARED_EXPERTS})
 Tensors = dict[RecomputeModule | None, FloatArray]
 """Bytes (n,) of one layer by the module whose recomputation frees them; ``None``: freed by none alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTensors:
+    """Activations of a layer of each kind, and ``passing`` bytes (n,) that live only while one runs."""
+
+    kinds: tuple[Tensors, ...]
+    passing: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
 class LayerActivations:
     """Bytes per layer and micro-batch.
 
-    ``layers`` (n, K): kept from forward to backward of a layer of each kind.  ``working`` (n,): alive only while
-    one layer runs (gradients of its widest tensors, and what is computed again of it).
+    ``layers`` (n, K): kept from forward to backward of a layer of each kind that its policy applies to, ``whole``
+    (n, K) of one beyond the first layers to which full recomputation is limited.  ``working`` (n,): alive only
+    while one layer runs (gradients of its widest tensors, and what is computed again of it).
     """
 
     layers: FloatArray
+    whole: FloatArray
     working: FloatArray
 
 
-def layer_activations(
-    architecture: Architecture,
-    sizes: LocalSizes,
-    calibration: Calibration,
-    modules: AbstractSet[RecomputeModule] = frozenset(),
-    *,
-    lagging: FloatArray | float = 1.0,
-) -> LayerActivations:
-    """Kept and working bytes of every candidate's layers; ``modules`` are computed again beside the policy.
+def layer_tensors(
+    architecture: Architecture, sizes: LocalSizes, calibration: Calibration, *, lagging: FloatArray | float = 1.0
+) -> LayerTensors:
+    """All activations of a layer, before anything is recomputed.
 
     ``lagging`` (n,): share of the sequences gathered over tensor ranks that stays (``launching.lagging``).
     """
     gathered: Tensors = {None: _gathered(architecture, sizes, calibration) * lagging}
-    policies = _Policies(architecture, sizes, calibration, modules)
     mlps = {
         Mlp.DENSE: _joined(_dense_mlp(architecture, sizes, calibration), gathered),
         Mlp.EXPERTS: _sparse_mlp(architecture, sizes, calibration),
         Mlp.NONE: {},
     }
-    found = []
+    kinds: list[Tensors] = []
     for kind in architecture.layer_kinds:
         mixer = _mixer(architecture.of_mixer(kind.mixer), sizes, calibration, kind.mixer)
         if kind.mixer is not Mixer.NONE:
             mixer = _joined(mixer, gathered)
-        found.append(policies.kept(_joined(mixer, mlps[kind.mlp]), kind))
-    again = np.maximum.reduce([whole - kept for kept, whole in found])
+        kinds.append(_joined(mixer, mlps[kind.mlp]))
     width = sizes.element_bytes * ((2.0 if architecture.gated_mlp else 1.0) + 1.0)
     gradients = width * architecture.mlp_hidden * sizes.shard_tokens
     gradients = np.maximum(gradients, sizes.element_bytes * _mixer_width(architecture) * sizes.shard_tokens)
@@ -75,49 +76,55 @@ def layer_activations(
         more = gathered_tokens(experts, sizes) - routed_tokens(experts, sizes)
         gradients = gradients + sizes.element_bytes * architecture.expert_width * more
     stream = 2.0 * sizes.element_bytes * architecture.hidden * sizes.tokens
-    return LayerActivations(np.stack([kept for kept, _ in found], axis=1), again + gradients + stream)
+    return LayerTensors(tuple(kinds), gradients + stream)
 
 
-@dataclass(frozen=True, slots=True)
-class _Policies:
-    """Activations that each candidate's recomputation leaves of a layer."""
+def kept_activations(
+    architecture: Architecture,
+    sizes: LocalSizes,
+    calibration: Calibration,
+    tensors: LayerTensors,
+    policies: RecomputePolicies,
+) -> LayerActivations:
+    """Kept and working bytes of every candidate's layers: what its policy leaves of ``tensors``.
 
-    architecture: Architecture
-    sizes: LocalSizes
-    calibration: Calibration
-    modules: AbstractSet[RecomputeModule]
+    Under (m, 1) policies for all candidates (m, n, K) and (m, n).
+    """
+    boundary = sizes.element_bytes * architecture.hidden * sizes.stream_tokens
+    alternate = calibration.framework.selective_recompute is SelectiveRecompute.ALTERNATE_PRODUCTS
 
-    def kept(self, tensors: Tensors, kind: LayerKind) -> tuple[FloatArray, FloatArray]:
-        """Bytes (n,) kept of a layer of ``kind``, and all of it."""
-        sizes = self.sizes
-        whole = np.asarray(sum(tensors.values(), np.zeros_like(sizes.tokens)))
-        modules = self.modules | (_INSIDE_MOE if RecomputeModule.MOE in self.modules else frozenset())
-        freed = np.asarray(sum((tensors.get(module, 0.0) for module in modules), np.zeros_like(whole)))
-        boundary = sizes.element_bytes * self.architecture.hidden * sizes.stream_tokens
-        if self.calibration.framework.selective_recompute is SelectiveRecompute.ALTERNATE_PRODUCTS:
-            operators = self._operators(kind) if kind.attends else tensors.get(None, 0.0)
-            selective = np.minimum(boundary + operators, whole - freed)
-        else:
-            core = RecomputeModule.CORE_ATTENTION
-            selective = whole - freed - (0.0 if core in modules else tensors.get(core, 0.0))
-        partial = np.where(sizes.selective_recompute, selective, whole - freed)
-        return np.where(sizes.full_recompute, boundary, partial), whole
+    def kept(kind: LayerKind, parts: Tensors, whole: FloatArray) -> FloatArray:
+        left = whole
+        if alternate:
+            operators = _operators(architecture, sizes, kind) if kind.attends else parts.get(None, 0.0)
+            left = np.where(policies.selective, np.minimum(boundary + operators, whole), whole)
+        for module, nbytes in parts.items():
+            if module is not None and (repeated := policies.frees(module)).any():
+                left = left - np.where(repeated, nbytes, 0.0)
+        return np.where(policies.full, boundary, left)
 
-    def _operators(self, kind: LayerKind) -> FloatArray:
-        """Attention output and log-sum-exp; in 16 bits also queries, values, the gate and the MLP's output."""
-        model, sizes = self.architecture.of_mixer(kind.mixer), self.sizes
-        key, value = core_widths(model)
-        heads = model.heads / sizes.tensor
-        kept = (sizes.element_bytes * heads * value + 4.0 * heads) * sizes.tokens
-        if sizes.saved_input_bytes < 2.0:  # 8-bit products are not on torchtitan's list
-            return np.asarray(kept)
-        projected = heads * key + local_kv_heads(model, sizes) * value
-        kept = kept + sizes.element_bytes * projected * sizes.tokens
-        width = model.mlp_hidden
-        if kind.sparse and model.experts is not None and not width:
-            width = model.experts.hidden * model.experts.active
-        elements = width * sizes.shard_tokens + model.hidden * sizes.stream_tokens
-        return np.asarray(kept + sizes.element_bytes * elements)
+    kinds = architecture.layer_kinds
+    wholes = [np.asarray(sum(parts.values(), np.zeros_like(sizes.tokens))) for parts in tensors.kinds]
+    left = [kept(*each) for each in zip(kinds, tensors.kinds, wholes, strict=True)]
+    again = np.maximum.reduce([whole - each for whole, each in zip(wholes, left, strict=True)])
+    return LayerActivations(np.stack(left, axis=-1), np.stack(wholes, axis=-1), again + tensors.passing)
+
+
+def _operators(architecture: Architecture, sizes: LocalSizes, kind: LayerKind) -> FloatArray:
+    """Attention output and log-sum-exp; in 16 bits also queries, values, the gate and the MLP's output."""
+    model = architecture.of_mixer(kind.mixer)
+    key, value = core_widths(model)
+    heads = model.heads / sizes.tensor
+    kept = (sizes.element_bytes * heads * value + 4.0 * heads) * sizes.tokens
+    if sizes.saved_input_bytes < 2.0:  # 8-bit products are not on torchtitan's list
+        return np.asarray(kept)
+    projected = heads * key + local_kv_heads(model, sizes) * value
+    kept = kept + sizes.element_bytes * projected * sizes.tokens
+    width = model.mlp_hidden
+    if kind.sparse and model.experts is not None and not width:
+        width = model.experts.hidden * model.experts.active
+    elements = width * sizes.shard_tokens + model.hidden * sizes.stream_tokens
+    return np.asarray(kept + sizes.element_bytes * elements)
 
 
 def _joined(first: Tensors, second: Tensors) -> Tensors:
@@ -132,10 +139,10 @@ def _mixer(architecture: Architecture, sizes: LocalSizes, calibration: Calibrati
     kept = element * architecture.hidden * stream  # input of the norm
     if mixer in ATTENDING and _drops_out(architecture, calibration):  # a byte of mask an element
         kept = kept + architecture.hidden * stream
-    tensors: Tensors = {
-        None: kept,
-        RecomputeModule.LAYER_NORM: sizes.saved_input_bytes * architecture.hidden * stream,
-    }
+    # Transformer Engine's linear layer norms its own input, which latent attention's projections share
+    norm = sizes.saved_input_bytes * architecture.hidden * stream
+    shared = mixer in ATTENDING and architecture.latent_attention is not None
+    tensors: Tensors = {RecomputeModule.LAYER_NORM: norm, None: kept} if shared else {None: kept + norm}
     if mixer in ATTENDING:
         tensors = _joined(tensors, _attention(architecture, sizes, calibration))
     return _joined(tensors, {None: _recurrent(architecture, sizes, mixer)})
@@ -217,11 +224,8 @@ def _dense_mlp(architecture: Architecture, sizes: LocalSizes, calibration: Calib
     if _drops_out(architecture, calibration):
         kept = kept + h * stream
     product, activation = _mlp(architecture, sizes, calibration, architecture.mlp_hidden, sizes.shard_tokens)
-    return {
-        None: kept,
-        RecomputeModule.LAYER_NORM: sizes.saved_input_bytes * h * stream,
-        RecomputeModule.MLP: product + activation,
-    }
+    # the norm is part of the first linear layer (Transformer Engine's LayerNormLinear)
+    return {None: kept, RecomputeModule.MLP: sizes.saved_input_bytes * h * stream + product + activation}
 
 
 def _mlp(

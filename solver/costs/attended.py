@@ -11,7 +11,7 @@ import numpy as np
 from cluster_models.training.mixed_lengths import Balance, MixedLengths, Packing
 from cluster_models.training.packing import packed_sequences
 from cluster_models.training.workload import Sharding, TrainingWorkload
-from solver.candidates import SCHEDULE_CODES, SHARDING_CODES, CandidateBatch, FloatArray, IntArray
+from solver.candidates import SCHEDULE_CODES, SHARDING_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.costs.compute import Extent
 from solver.costs.stalls import stall
 
@@ -53,6 +53,11 @@ class RankLoads:
     pipeline: IntArray
     virtual: IntArray
     schedule: IntArray
+
+    def take(self, rows: IntArray | BoolArray | slice) -> RankLoads:
+        """The ranks of some of the candidates."""
+        columns = ("data", "micro_batch", "lockstep", "pipeline", "virtual", "schedule")
+        return replace(self, **{name: getattr(self, name)[rows] for name in columns})
 
     def slowest(self, measure: Measure) -> FloatArray:
         """(n,) ``measure`` of a sequence that, were all like it, would keep the slowest rank busy as long."""

@@ -151,7 +151,7 @@ def linear_s(gpu: Processor, m: Extent, n: Extent, k: Extent, *, groups: Extent 
     """
     framework = gpu.calibration.framework
     slowdown = _alignment_slowdown(gpu, n, k)
-    forward = matmul_s(gpu, m, n, k, groups=groups, slowdown=slowdown)
+    forward = linear_forward_s(gpu, m, n, k, groups=groups)
     backward = matmul_s(gpu, m, k, n, groups=groups, slowdown=slowdown)
     passes = 2.0 * max(framework.gradient_bytes, gpu.element_bytes)
     if framework.fused_accumulation:
@@ -160,6 +160,11 @@ def linear_s(gpu: Processor, m: Extent, n: Extent, k: Extent, *, groups: Extent 
         written = matmul_s(gpu, k, n, m, groups=groups, slowdown=slowdown)
         written = written + streaming_s(gpu, np.asarray((gpu.element_bytes + passes) * k * n * groups))
     return Seconds(forward, backward + written, written if gpu.splits_backward else None)
+
+
+def linear_forward_s(gpu: Processor, m: Extent, n: Extent, k: Extent, *, groups: Extent = 1.0) -> FloatArray:
+    """Their forward pass alone."""
+    return matmul_s(gpu, m, n, k, groups=groups, slowdown=_alignment_slowdown(gpu, n, k))
 
 
 def _alignment_slowdown(gpu: Processor, *widths: Extent) -> FloatArray:

@@ -12,7 +12,7 @@ import numpy as np
 
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import ATTENDING, Mixer
-from cluster_models.model.mixers import SparseAttention, StateSpace
+from cluster_models.model.mixers import LatentAttention, SparseAttention, StateSpace
 from solver.candidates import FloatArray
 from solver.costs.compute import (
     AttentionShape,
@@ -20,6 +20,7 @@ from solver.costs.compute import (
     Processor,
     attention_s,
     elementwise_s,
+    linear_forward_s,
     linear_s,
     quantise_s,
     streaming_s,
@@ -90,17 +91,12 @@ def _attention_projections(architecture: Architecture, sizes: LocalSizes) -> tup
             (sizes.tokens, float(sparse.head_size + sparse.heads), float(h)),
         )
     if (mla := architecture.latent_attention) is not None:
-        query = architecture.heads * key / t
-        expand = architecture.heads * (mla.nope_head_size + mla.value_head_size) / t
-        compress = mla.key_value_rank + mla.rope_head_size
-        queries: tuple[Extents, ...] = ((sizes.tokens, query, h),)
-        if mla.query_rank:
-            queries = ((sizes.shard_tokens, mla.query_rank, h), (sizes.tokens, query, mla.query_rank))
+        compress: tuple[Extents, ...] = ((sizes.shard_tokens, mla.query_rank, h),) if mla.query_rank else ()
         gated: tuple[Extents, ...] = ((sizes.tokens, gate, h),) if architecture.gate_width else ()
         return (
-            *queries,
-            (sizes.shard_tokens, compress, h),
-            (sizes.tokens, expand, mla.key_value_rank),
+            *compress,
+            (sizes.shard_tokens, mla.key_value_rank + mla.rope_head_size, h),
+            *_up_projections(architecture, mla, sizes),
             *indexer,
             *gated,
             (sizes.tokens, h, architecture.heads * value / t),
@@ -111,6 +107,16 @@ def _attention_projections(architecture: Architecture, sizes: LocalSizes) -> tup
         (sizes.tokens, query + key_value + gate, h),
         *indexer,
         (sizes.tokens, h, architecture.heads * value / t),
+    )
+
+
+def _up_projections(architecture: Architecture, mla: LatentAttention, sizes: LocalSizes) -> tuple[Extents, ...]:
+    """Queries of their latents or of the input, keys and values of theirs."""
+    heads = architecture.heads / sizes.tensor
+    query, expand = heads * architecture.head_widths[0], heads * (mla.nope_head_size + mla.value_head_size)
+    return (
+        (sizes.tokens, query, float(mla.query_rank or architecture.hidden)),
+        (sizes.tokens, expand, float(mla.key_value_rank)),
     )
 
 
@@ -212,6 +218,21 @@ def mixer_block(gpu: Processor, architecture: Architecture, sizes: LocalSizes, m
     memory = Seconds(elementwise_s(gpu, nbytes, kernels=4), elementwise_s(gpu, 2.0 * nbytes, kernels=6))
     products = reduce(add, (linear_s(gpu, *shape) for shape in shapes), casts + memory)
     return products + recurrent_core(gpu, architecture, sizes, mixer)
+
+
+def up_projection_s(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> FloatArray:
+    """(n,) seconds in which latent attention makes queries, keys and values of their latents, rotation included.
+
+    Megatron-Core's ``qkv_up_proj_and_rope_apply``, which also projects queries that are not compressed; zero
+    without latent attention.
+    """
+    if (mla := architecture.latent_attention) is None:
+        return np.zeros_like(sizes.tokens)
+    inputs = _up_projections(architecture, mla, sizes)
+    key, _ = architecture.head_widths
+    rotated = elementwise_s(gpu, 8.0 * key * architecture.heads / sizes.tensor * sizes.tokens)
+    casts = quantise_s(gpu, sum(k for _, _, k in inputs) * sizes.tokens, kernels=len(inputs))
+    return np.asarray(sum(linear_forward_s(gpu, *shape) for shape in inputs) + rotated + casts)
 
 
 def _projection_casts(gpu: Processor, shapes: tuple[Extents, ...], hidden: int, sizes: LocalSizes) -> Seconds:

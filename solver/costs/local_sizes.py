@@ -9,8 +9,8 @@ import numpy as np
 from cluster_models.cluster.gpus import Precision
 from cluster_models.model.experts import Experts
 from cluster_models.training.framework_choices import ExpertBalance, Float8Scaling
-from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
-from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, BoolArray, CandidateBatch, FloatArray
+from cluster_models.training.workload import Sharding, TrainingWorkload
+from solver.candidates import SHARDING_CODES, BoolArray, CandidateBatch, FloatArray
 from solver.costs.attended import Attended, attended
 from solver.costs.calibration import Calibration
 
@@ -41,8 +41,6 @@ class LocalSizes:
     tokens: FloatArray
     shard_tokens: FloatArray
     stream_tokens: FloatArray
-    full_recompute: BoolArray
-    selective_recompute: BoolArray
     saved_input_bytes: float
     element_bytes: float = 2.0
     gathered_bytes: float = 2.0
@@ -88,8 +86,6 @@ def local_sizes(
         gathered_bytes=_gathered_bytes(workload.precision, calibration.framework.float8_scaling),
         chunked_collectives=calibration.framework.overlap_tensor and workload.precision is not Precision.NVFP4,
         splits_backward=batch.runs.splits_backward,
-        full_recompute=batch.recompute == RECOMPUTE_CODES.index(Recompute.FULL),
-        selective_recompute=batch.recompute == RECOMPUTE_CODES.index(Recompute.SELECTIVE),
     )
 
 

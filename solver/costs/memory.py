@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 import numpy as np
 
-from cluster_models.cluster.gpus import GpuKind, Precision
+from cluster_models.cluster.gpus import GpuKind
 from cluster_models.model.architecture import Architecture
 from cluster_models.training.frameworks import Framework
-from cluster_models.training.recompute import KEEP_ALL, ActivationSettings
 from cluster_models.training.schedules import V_STAGES, PipelineSchedule
-from cluster_models.training.workload import Optimizer, Sharding, TrainingWorkload
-from solver.candidates import SCHEDULE_CODES, CandidateBatch, FloatArray, IntArray
-from solver.costs.activations import layer_activations
+from cluster_models.training.workload import Sharding, TrainingWorkload
+from solver.candidates import SCHEDULE_CODES, CandidateBatch, FloatArray, IntArray, select_rows
+from solver.costs.activations import LayerActivations, LayerTensors, kept_activations, layer_tensors
 from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.compute import processor
-from solver.costs.data_parallel import reduces_each_micro_batch
 from solver.costs.in_flight import held_at_peaks
 from solver.costs.launching import lagging
 from solver.costs.layer_counts import all_layers
 from solver.costs.local_sizes import LocalSizes, is_sharded, local_sizes
 from solver.costs.model_ends import deferred_head_bytes, deferred_products
-from solver.costs.parameters import LocalParameters, by_rank, local_parameters, sharing_ranks
+from solver.costs.model_states import model_states
+from solver.costs.parameters import by_rank, local_parameters
+from solver.costs.recomputation import RecomputePolicies
 from solver.costs.routed_loads import RoutedLoads
 from solver.costs.split_backward import calibration_under, waiting_bytes
 
-MOMENT_BYTES: Final = {Optimizer.ADAM: 8.0, Optimizer.SGD: 4.0}
-"""Two FP32 moments (Adam) or one (SGD with momentum) per parameter."""
-MASTER_BYTES: Final = 4.0
-"""An FP32 weight beside the 16-bit one; with Adam 18 bytes in all where gradients are FP32 (Megatron-LM's
-distributed optimizer documentation).  FP32 training has no other weight."""
-WEIGHT_BYTES: Final = {Precision.MXFP8: 2.0 * (1.0 + 1.0 / 32.0), Precision.FP32: 4.0}
-"""Bytes of a weight as products read it, 2 unless listed: 16 bits, or an 8-bit weight and its transpose
-(Transformer Engine with FP8 parameters, Megatron's ``--fp8-param-gather``, which NVIDIA's FP8 recipes set); MXFP8
-has a scale for every 32 elements of both copies."""
 _PIECES: Final = 0.1
 """Share of memory lost in pieces: it rejects 7 of nanotron's 1,027 runs, and 84 % of those that failed."""
 
@@ -71,88 +62,229 @@ def stage_memory(  # noqa: PLR0913 - each a fact of its own
     gpu: GpuKind,
     micro_batches: IntArray,
     calibration: Calibration | None = None,
-    settings: ActivationSettings = KEEP_ALL,
+    offloaded_layers: int = 0,
     routed: RoutedLoads | None = None,
 ) -> StageMemoryParts:
     """Memory of candidates that share their pipeline and virtual pipeline sizes and their schedule.
 
     ``layers``, (C, K) or by candidate (n, C, K), counts layers of each kind in every chunk, ``micro_batches`` (n,)
-    those of a step.  With ``routed`` counts, tokens of the busiest expert rank in the worst layer stay.
+    those of a step.  Activations of ``offloaded_layers`` of each rank wait in the host's memory.  With ``routed``
+    counts, tokens of the busiest expert rank in the worst layer stay.
     The peak is either in a backward pass or, where the optimizer's step takes more than activations had taken, in
     that step, which then counts as optimizer.
     """
-    calibration = calibration_of(gpu, workload.framework) if calibration is None else calibration
-    calibration = calibration_under(calibration, batch.runs)
-    imbalance = None if routed is None else routed.worst(calibration)
-    sizes = local_sizes(batch, workload, calibration, imbalance=imbalance, most=True)
-    parameters = local_parameters(batch, layers, architecture)
-    stages = int(batch.pipeline[0])
-    peaks = list(held_at_peaks(batch, micro_batches, calibration.framework))
-    in_flight = peaks[0].activations
-    wait = _weight_bytes(batch, layers, architecture, sizes) if batch.runs.splits_backward else None
-    on_rank = np.maximum(by_rank(np.atleast_2d(layers.sum(axis=-1)), stages), 1.0)
-    stays = np.maximum(1.0 - settings.offloaded_layers / on_rank, 0.0)
-
-    def held(lagging: FloatArray | float) -> FloatArray:
-        kept = layer_activations(architecture, sizes, calibration, settings.modules, lagging=lagging)
-        per_chunk = (layers * kept.layers[:, None, :]).sum(axis=-1)
-        if calibration.framework.keeps_stage_outputs and stages > 1:
-            per_chunk = per_chunk + (sizes.element_bytes * architecture.hidden * sizes.stream_tokens)[:, None]
-        by_chunk = per_chunk.reshape(in_flight.shape)
-        moments = [(by_chunk * peak.activations).sum(axis=1) * stays for peak in peaks]
-        if wait is not None:
-            waits = [(wait.reshape(in_flight.shape) * peak.waiting).sum(axis=1) for peak in peaks]
-            moments = [held + waiting for held, waiting in zip(moments, waits, strict=True)]
-        return np.asarray(np.maximum.reduce(moments) + kept.working[:, None])
-
-    activations = held(0.0)
-    logits = np.zeros_like(activations)
-    heads = 1 + architecture.prediction_layers
-    last = batch.last_column(layers.shape[-2]) % stages
-    logits[:, last] = heads * _logit_bytes(architecture, sizes, calibration.framework)
-    waiting = deferred_products(
-        calibration.framework, architecture, micro_batches.astype(np.float64), pipelined=stages > 1
-    )
-    logits[:, last] += deferred_head_bytes(architecture, sizes, waiting)
-    states = _states(batch, parameters, workload, calibration, micro_batches)
-    buffers = _buffers(batch, sizes, architecture) + communicator_bytes(batch, calibration)
-    bucket = np.where(batch.data * batch.context > 1, calibration.framework.bucket_bytes, 0.0)
-    buffers = buffers[:, None] + np.minimum(bucket[:, None], states.gradients)
-    fragmentation = calibration.fragmentation_share * (activations + logits)
-    step = calibration.framework.step_bytes * states.owned
-    settled = StageMemoryParts(
-        weights_bytes=states.weights,
-        gradients_bytes=states.gradients,
-        optimizer_bytes=states.optimizer + np.maximum(step - activations - logits - fragmentation, 0.0),
-        activations_bytes=activations,
-        logits_bytes=logits,
-        communication_bytes=buffers,
-        runtime_bytes=np.full((len(batch), stages), calibration.runtime_bytes),
-        fragmentation_bytes=fragmentation,
-        limit_bytes=np.full((len(batch), stages), gpu.memory_bytes * (1.0 - workload.memory_headroom)),
-    )
-    if not calibration.framework.keeps_gathered_inputs:
-        return settled
-    share = lagging(
-        processor(gpu, workload.precision, calibration),
-        architecture,
-        sizes,
-        in_flight=in_flight.max(axis=1),
-        passes=(layers.sum(axis=-1).reshape(-1, *in_flight.shape[1:]) * in_flight).sum(axis=1),
+    account = MemoryAccount.of(
+        batch,
+        layers,
+        architecture=architecture,
+        workload=workload,
+        gpu=gpu,
         micro_batches=micro_batches,
-        domain=gpu.scale_up_domain_gpus,
+        calibration=calibration,
+        offloaded_layers=offloaded_layers,
+        routed=routed,
     )
-    return _with_waiting(settled, share * (held(1.0) - activations), calibration)
+    return account.parts(RecomputePolicies.of(batch, account.calibration.framework))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Moment:
+    """A moment of the step that may be a rank's peak.
+
+    ``in_flight`` (n, v, P) micro-batches whose activations chunk ``v * P + rank`` holds, ``held_layers`` (n, P, K)
+    the layers of each kind that these are of, ``beside`` (n, P) bytes of stage outputs and of what waits for
+    gradients of weights.
+    """
+
+    in_flight: FloatArray
+    held_layers: FloatArray
+    beside: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemoryAccount:
+    """Memory of candidates before it is known what they recompute, which ``parts`` adds.
+
+    ``order`` (C,): columns of chunks as the model runs through them.  ``tensors`` are all activations of a layer,
+    ``gathered`` those with the gathered sequences that lag behind where the framework has any; ``share`` (n, P) of
+    these is held.  Activations are those of the fullest of ``moments``.  ``settled`` has everything but
+    activations, of which ``fixed`` (n, P) without logits is beyond the limit.
+    """
+
+    layers: IntArray
+    order: IntArray
+    architecture: Architecture
+    calibration: Calibration
+    sizes: LocalSizes
+    tensors: LayerTensors
+    gathered: LayerTensors | None
+    share: FloatArray
+    moments: tuple[_Moment, ...]
+    step: FloatArray
+    settled: StageMemoryParts
+    fixed: FloatArray
+
+    @classmethod
+    def of(  # noqa: PLR0913 - each a fact of its own
+        cls,
+        batch: CandidateBatch,
+        layers: IntArray,
+        *,
+        architecture: Architecture,
+        workload: TrainingWorkload,
+        gpu: GpuKind,
+        micro_batches: IntArray,
+        calibration: Calibration | None = None,
+        offloaded_layers: int = 0,
+        routed: RoutedLoads | None = None,
+    ) -> MemoryAccount:
+        """The account of candidates; see ``stage_memory``."""
+        calibration = calibration_of(gpu, workload.framework) if calibration is None else calibration
+        calibration = calibration_under(calibration, batch.runs)
+        framework = calibration.framework
+        imbalance = None if routed is None else routed.worst(calibration)
+        sizes = local_sizes(batch, workload, calibration, imbalance=imbalance, most=True)
+        parameters = local_parameters(batch, layers, architecture)
+        stages = int(batch.pipeline[0])
+        peaks = list(held_at_peaks(batch, micro_batches, framework))
+        in_flight = peaks[0].activations
+        on_rank = np.maximum(by_rank(np.atleast_2d(layers.sum(axis=-1)), stages), 1.0)
+        stays = np.maximum(1.0 - offloaded_layers / on_rank, 0.0)[:, None]
+        nothing = np.zeros((len(batch), stages))
+        logits, last = nothing.copy(), batch.last_column(layers.shape[-2]) % stages
+        logits[:, last] = (1 + architecture.prediction_layers) * _logit_bytes(architecture, sizes, framework)
+        waiting = deferred_products(framework, architecture, micro_batches.astype(np.float64), pipelined=stages > 1)
+        logits[:, last] += deferred_head_bytes(architecture, sizes, waiting)
+        states = model_states(batch, parameters, workload, calibration, micro_batches)
+        buffers = _buffers(batch, sizes, architecture) + communicator_bytes(batch, calibration)
+        bucket = np.where(batch.data * batch.context > 1, framework.bucket_bytes, 0.0)
+        boundary = sizes.element_bytes * architecture.hidden * sizes.stream_tokens
+        output = boundary[:, None] * (framework.keeps_stage_outputs and stages > 1)
+        wait = _weight_bytes(batch, layers, architecture, sizes).reshape(-1, *in_flight.shape[1:])
+        gathered, share = None, nothing
+        if framework.keeps_gathered_inputs:
+            gathered = layer_tensors(architecture, sizes, calibration, lagging=1.0)
+            share = lagging(
+                processor(gpu, workload.precision, calibration),
+                architecture,
+                sizes,
+                in_flight=in_flight.max(axis=1),
+                passes=(layers.sum(axis=-1).reshape(-1, *in_flight.shape[1:]) * in_flight).sum(axis=1),
+                micro_batches=micro_batches,
+                domain=gpu.scale_up_domain_gpus,
+            )
+        settled = StageMemoryParts(
+            weights_bytes=states.weights,
+            gradients_bytes=states.gradients,
+            optimizer_bytes=states.optimizer,
+            activations_bytes=nothing,
+            logits_bytes=logits,
+            communication_bytes=buffers[:, None] + np.minimum(bucket[:, None], states.gradients),
+            runtime_bytes=np.full((len(batch), stages), calibration.runtime_bytes),
+            fragmentation_bytes=nothing,
+            limit_bytes=np.full((len(batch), stages), gpu.memory_bytes * (1.0 - workload.memory_headroom)),
+        )
+        return cls(
+            layers=layers,
+            order=batch.model_order(layers.shape[-2]),
+            architecture=architecture,
+            calibration=calibration,
+            sizes=sizes,
+            tensors=layer_tensors(architecture, sizes, calibration, lagging=0.0),
+            gathered=gathered,
+            share=share,
+            moments=tuple(
+                _Moment(
+                    in_flight=(held := peak.activations * stays),
+                    held_layers=_held_layers(layers, held),
+                    beside=output * held.sum(axis=1) + (wait * peak.waiting).sum(axis=1),
+                )
+                for peak in peaks
+            ),
+            step=framework.step_bytes * states.owned,
+            settled=settled,
+            fixed=settled.total_bytes - logits - settled.limit_bytes,
+        )
+
+    def parts(self, policies: RecomputePolicies) -> StageMemoryParts:
+        """The memory of the candidates by what they recompute."""
+        activations = self._activations(policies, self.tensors)
+        fragmentation = self.calibration.fragmentation_share * (activations + self.settled.logits_bytes)
+        passing = activations + self.settled.logits_bytes + fragmentation
+        settled = replace(
+            self.settled,
+            optimizer_bytes=self.settled.optimizer_bytes + np.maximum(self.step - passing, 0.0),
+            activations_bytes=activations,
+            fragmentation_bytes=fragmentation,
+        )
+        if self.gathered is None:
+            return settled
+        waiting = self.share * (self._activations(policies, self.gathered) - activations)
+        return _with_waiting(settled, waiting, self.calibration)
+
+    def excess_bytes(self, policies: RecomputePolicies, *, again: bool = True) -> FloatArray:
+        """(n, P) what ``parts`` needs beyond the limit; (m, n, P) where ``policies`` (m, 1) are for all candidates.
+
+        Without ``again`` as if what is computed again of a layer were not alive then: no recomputation needs less
+        than that of all layers so.
+        """
+        activations = self._activations(policies, self.tensors, again=again)
+        share = 1.0 + self.calibration.fragmentation_share
+        if self.gathered is None or not again:
+            passing = share * (activations + self.settled.logits_bytes)
+            return np.asarray(self.fixed + np.maximum(passing, self.step))
+        parts = self.parts(policies)
+        return parts.total_bytes - parts.limit_bytes
+
+    def take(self, rows: IntArray | slice) -> MemoryAccount:
+        """The account of some candidates."""
+        every = ("layers", "order", "architecture", "calibration")
+        taken = {
+            part.name: select_rows(getattr(self, part.name), rows)
+            for part in fields(self)
+            if part.name not in every
+        }
+        return replace(self, **taken, layers=self.layers[rows] if self.layers.ndim > 2 else self.layers)
+
+    def _activations(self, policies: RecomputePolicies, tensors: LayerTensors, *, again: bool = True) -> FloatArray:
+        """(n, P), or (m, n, P), bytes of activations at the peak."""
+        kept = kept_activations(self.architecture, self.sizes, self.calibration, tensors, policies)
+        held = np.maximum.reduce([self._held(moment, kept, policies) for moment in self.moments])
+        working = kept.working if again else tensors.passing
+        return np.asarray(held + working[..., None])
+
+    def _held(self, moment: _Moment, kept: LayerActivations, policies: RecomputePolicies) -> FloatArray:
+        """(n, P), or (m, n, P), bytes that layers keep at a moment."""
+        kinds = range(moment.held_layers.shape[-1])
+        held = sum((moment.held_layers[..., kind] * kept.layers[..., kind, None] for kind in kinds), moment.beside)
+        if (policies.layers > 0).any():
+            whole = _held_layers(
+                policies.whole_layers(self.architecture, self.layers, self.order), moment.in_flight
+            )
+            beyond = np.where((policies.layers > 0)[:, None, None], moment.held_layers - whole, 0.0)
+            held = held + (beyond * (kept.whole - kept.layers)[:, None, :]).sum(axis=-1)
+        return np.asarray(held)
 
 
 def _weight_bytes(
     batch: CandidateBatch, layers: IntArray, architecture: Architecture, sizes: LocalSizes
 ) -> FloatArray:
-    """(n, C) bytes that wait for the gradients of weights of a micro-batch, the head's included."""
+    """(n, C) bytes that wait for the gradients of weights of a micro-batch, the head's included.
+
+    Nothing where no schedule runs them apart.
+    """
+    if not batch.runs.splits_backward:
+        return np.zeros((1, layers.shape[-2]))
     waiting = waiting_bytes(architecture, sizes, layers)
     heads = np.full(len(batch), 1.0 + architecture.prediction_layers)
     waiting[:, batch.last_column(layers.shape[-2])] += deferred_head_bytes(architecture, sizes, heads)
     return waiting
+
+
+def _held_layers(layers: IntArray | FloatArray, in_flight: FloatArray) -> FloatArray:
+    """(n, P, K) layers of each kind that each rank holds: of its chunks' ``layers`` those in flight."""
+    chunks = layers.reshape(-1, *in_flight.shape[1:], layers.shape[-1])
+    return np.asarray((chunks * in_flight[..., None]).sum(axis=1))
 
 
 def _with_waiting(
@@ -195,20 +327,10 @@ def least_bytes(
         batch = replace(batch, schedule=np.full(len(batch), v_shaped, dtype=np.int64))
     layers[0] = whole
     parameters = local_parameters(batch, layers, architecture)
-    states = _states(batch, parameters, workload, calibration, np.ones(len(batch), dtype=np.int64))
+    states = model_states(batch, parameters, workload, calibration, np.ones(len(batch), dtype=np.int64))
     held = (states.weights + states.gradients + states.optimizer).mean(axis=1)
     held[is_sharded(batch, Sharding.PARAMETERS)] = 0.0
     return np.asarray(held + calibration.runtime_bytes + communicator_bytes(batch, calibration))
-
-
-@dataclass(frozen=True, slots=True)
-class _States:
-    """Bytes (n, P) of what outlives a micro-batch, and parameters ``owned`` after sharding."""
-
-    weights: FloatArray
-    gradients: FloatArray
-    optimizer: FloatArray
-    owned: FloatArray
 
 
 def _logit_bytes(architecture: Architecture, sizes: LocalSizes, framework: Framework) -> FloatArray:
@@ -222,51 +344,6 @@ def _logit_bytes(architecture: Architecture, sizes: LocalSizes, framework: Frame
         return np.asarray(framework.logit_bytes * logits / sizes.tensor)
     gathered = np.where(sizes.tensor > 1, sizes.element_bytes * (1.0 + 1.0 / sizes.tensor), 0.0)
     return np.asarray((framework.logit_bytes + gathered) * logits)
-
-
-def _states(
-    batch: CandidateBatch,
-    parameters: LocalParameters,
-    workload: TrainingWorkload,
-    calibration: Calibration,
-    micro_batches: IntArray,
-) -> _States:
-    """ZeRO-3 adds two gathered layers and what lies outside layers, and gradients of one layer and of that.
-
-    PyTorch FSDP keeps an FP32 shard alone; its pipelines gather once and reduce after the last micro-batch
-    (``torch.distributed.pipelining``, ``backward_maybe_with_nosync``).  Gradients that are reduced once are summed
-    whole over several micro-batches; those of ZeRO-2 stay on their owner alone once their layer is through (arXiv
-    1910.02054, section 5.2).
-    """
-    framework, fp32 = calibration.framework, workload.precision is Precision.FP32
-    common_ranks, routed_ranks = (ranks[:, None] for ranks in sharing_ranks(batch, framework))
-    whole = parameters.common + parameters.routed
-    owned = parameters.common / common_ranks + parameters.routed / routed_ranks
-    layer = parameters.largest_layer[:, None]
-    zero3 = is_sharded(batch, Sharding.PARAMETERS)[:, None]
-    stays_whole = framework.sharded_master & (batch.pipeline > 1)[:, None]
-    gathered = np.where(stays_whole, whole, np.minimum(whole, 2.0 * layer + parameters.tables))
-    sums_whole = stays_whole | (framework.reduces_once & (micro_batches > 1))[:, None]
-    last = whole if framework.reduces_once else whole + owned
-    passing = np.minimum(whole, owned + layer + parameters.tables)
-    owners = reduces_each_micro_batch(batch, framework)[:, None]
-    summed = np.where(zero3 & sums_whole, last, np.where(zero3 | owners, passing, whole))
-    weight_bytes = WEIGHT_BYTES.get(workload.precision, 2.0)
-    narrow = 0.5 if framework.sixteen_bit_states else 1.0
-    if framework.sharded_master:
-        sharded = narrow * MASTER_BYTES * owned + weight_bytes * gathered
-    else:
-        sharded = weight_bytes * np.minimum(whole, owned + gathered)
-    no_master = fp32 or framework.sixteen_bit_states
-    master = np.where(zero3 & framework.sharded_master, 0.0, 0.0 if no_master else MASTER_BYTES)
-    gradient_bytes = max(framework.gradient_bytes, workload.precision.activation_bytes if fp32 else 0.0)
-    gradient_bytes += framework.own_gradient_bytes
-    return _States(
-        weights=np.where(zero3, sharded, weight_bytes * whole),
-        gradients=gradient_bytes * summed,
-        optimizer=(narrow * MOMENT_BYTES[workload.optimizer] + master) * owned,
-        owned=owned,
-    )
 
 
 def communicator_bytes(batch: CandidateBatch, calibration: Calibration) -> FloatArray:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.candidates import BoolArray, FloatArray
+from solver.candidates import FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,6 @@ class Seconds:
         """(n, C) seconds of chunks that hold ``layers``, (C,) or (n, C), of what takes these (n,)."""
         weight = None if self.weight is None else self.weight[:, None] * layers
         return Seconds(self.forward[:, None] * layers, self.backward[:, None] * layers, weight)
-
-    def again(self, repeated: BoolArray) -> Seconds:
-        """With the forward pass run again in backward where ``repeated`` (n,)."""
-        return self.then(np.where(repeated, self.forward, 0.0))
 
     def then(self, seconds: FloatArray) -> Seconds:
         """With ``seconds`` of recomputation in backward, in each of its parts where they run apart.

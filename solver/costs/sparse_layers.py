@@ -38,7 +38,7 @@ _PADDED_BYTES: Final = 8.0
 
 
 def sparse_mlp(gpu: Processor, architecture: Architecture, experts: Experts, sizes: LocalSizes) -> Seconds:
-    """A sparse layer's router, permutation, busiest expert rank and shared expert; no communication.
+    """A sparse layer's norm, router, permutation and busiest expert rank; no communication, no shared expert.
 
     Every rank sends its ``T/t`` tokens to ``active`` experts, so ranks receive that many on average, the
     busiest ``sizes.imbalance`` times as many; its ``count/expert`` experts run as one grouped product, which the
@@ -75,13 +75,23 @@ def sparse_mlp(gpu: Processor, architecture: Architecture, experts: Experts, siz
             elementwise_s(gpu, permuted + 2.0 * norm, kernels=8) + host,
         )
     )
-    if experts.shared_hidden:
-        width = experts.shared_hidden / sizes.tensor
-        total = total + mlp(gpu, architecture, tokens=sizes.tokens, width=width, stream_tokens=sizes.stream_tokens)
     if experts.latent:  # projected before they travel, and back after it
         latent = float(experts.latent)
         total = total + linear_s(gpu, shard, latent, float(h)) + linear_s(gpu, shard, float(h), latent)
     return total
+
+
+def shared_expert(gpu: Processor, architecture: Architecture, experts: Experts, sizes: LocalSizes) -> Seconds:
+    """The expert of a sparse layer that all tokens pass, cut over tensor ranks."""
+    width = experts.shared_hidden / sizes.tensor
+    return mlp(gpu, architecture, tokens=sizes.tokens, width=width, stream_tokens=sizes.stream_tokens)
+
+
+def activation_s(gpu: Processor, architecture: Architecture, experts: Experts, sizes: LocalSizes) -> FloatArray:
+    """(n,) seconds of the activation between the two products of routed experts, forward, cast for the second."""
+    fan = 2.0 if architecture.gated_mlp else 1.0
+    elements = experts.hidden / sizes.expert_tensor * gathered_tokens(experts, sizes)
+    return elementwise_s(gpu, (fan + 1.0) * 2.0 * elements) + quantise_s(gpu, elements)
 
 
 def _grouped(

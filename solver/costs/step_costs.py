@@ -16,10 +16,9 @@ import numpy as np
 
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.model.architecture import Architecture
-from cluster_models.model.layer_kinds import Mixer, Mlp
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import TrainingWorkload
-from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
+from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.compute import Processor, processor
 from solver.costs.data_parallel import (
@@ -31,10 +30,8 @@ from solver.costs.data_parallel import (
     ring_passes,
     tail_transfers,
 )
-from solver.costs.expert_traffic import expert_traffic
-from solver.costs.launching import host_bound, sparse_host_bound, sparse_launches
-from solver.costs.layer_costs import attention_core, dense_mlp, mixer_block
-from solver.costs.local_sizes import LocalSizes, local_sizes
+from solver.costs.layers import Layers, SizedLayers, layers_of
+from solver.costs.local_sizes import LocalSizes
 from solver.costs.model_ends import (
     deferred_head_s,
     deferred_products,
@@ -48,22 +45,17 @@ from solver.costs.parameters import (
     local_parameters,
     sharing_ranks,
     sparse_counts,
-    transfers_cross,
 )
 from solver.costs.prediction import prediction_ends
-from solver.costs.recomputation import recomputation
+from solver.costs.recomputation import RecomputePolicies, repeated_chunks
 from solver.costs.routed_loads import RoutedLoads
 from solver.costs.seconds import Seconds
-from solver.costs.sparse_layers import sparse_mlp
 from solver.costs.split_backward import calibration_under
 from solver.costs.straggling import straggling
 from solver.costs.traffic import (
     CrossTraffic,
     LayerTraffic,
-    context_traffic,
     joined_traffic,
-    no_traffic,
-    tensor_traffic,
 )
 
 __all__ = ["CrossTraffic", "StepCosts", "step_costs"]
@@ -122,18 +114,6 @@ class StepCosts:
         return self.forward_s, self.backward_s - self.weight_s, self.weight_s
 
 
-@dataclass(frozen=True, slots=True)
-class _Layers:
-    """Seconds (n,) of a layer by kind (``Architecture.layer_kinds``); only collectives lack their recomputation."""
-
-    seconds: tuple[Seconds, ...]
-    blocks: FloatArray
-    """(K,) blocks that tensor ranks split: a mixer, and an MLP or the shared expert if there is one."""
-    tensor_block: Seconds
-    context: tuple[LayerTraffic, ...]
-    expert: tuple[LayerTraffic, ...]
-
-
 def step_costs(  # noqa: PLR0913 - each a fact of its own
     batch: CandidateBatch,
     layers: IntArray,
@@ -146,6 +126,7 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     calibration: Calibration | None = None,
     routed: RoutedLoads | None = None,
     tensor_slowdown: FloatArray | None = None,
+    known: SizedLayers | None = None,
 ) -> StepCosts:
     """Costs of candidates that share their pipeline and virtual pipeline sizes and their schedule.
 
@@ -154,27 +135,30 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     the GPU kind's own.  ``routed``: what their expert ranks carry by counts of the routing; without it, by
     calibration.
     ``tensor_slowdown`` (n,): how much longer tensor parallel collectives take than inside a domain.
-    Formulas: docs/cost_model.md.
+    ``known`` are their layers, where those have been worked out before.  Formulas: docs/cost_model.md.
     """
     calibration = calibration_of(gpu, workload.framework) if calibration is None else calibration
     calibration = calibration_under(calibration, batch.runs)
     chip = processor(gpu, workload.precision, calibration, splits_backward=batch.runs.splits_backward)
     domain = max(gpus_per_domain, gpus_per_node)
-    imbalance = None if routed is None else routed.mean(calibration)
-    sizes = local_sizes(batch, workload, calibration, imbalance=imbalance)
-    parts = _layers(
-        chip,
-        gpu,
-        architecture,
-        sizes,
-        overlappable=(batch.pipeline == 1) | (batch.virtual_pipeline > 1),
-        crossing=transfers_cross(batch, domain),
+    policies = RecomputePolicies.of(batch, calibration.framework)
+    sizes, parts = known or layers_of(
+        batch,
+        architecture=architecture,
+        workload=workload,
+        gpu=gpu,
         domain=domain,
+        calibration=calibration,
         routed=routed,
         tensor_slowdown=tensor_slowdown,
+        modules=policies.used,
     )
+    order = batch.model_order(layers.shape[-2])
+    again = repeated_chunks(parts.again, policies, layers, architecture, order)
     parameters = local_parameters(batch, layers, architecture)
+    held = np.maximum(layers.sum(axis=(-2, -1)), 1)
     shares = layers.reshape(-1, layers.shape[-1]).sum(axis=0) / max(layers.sum(), 1)
+    layer = reduce(add, (each * share for each, share in zip(parts.seconds, shares.tolist(), strict=True)))
     gathers = parameter_traffic(
         gpu,
         batch,
@@ -182,7 +166,7 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
         calibration,
         shares=shares,
         sparse_share=float(sparse_counts(architecture, layers).sum() / max(layers.sum(), 1)),
-        layer=reduce(add, (each * share for each, share in zip(parts.seconds, shares.tolist(), strict=True))),
+        layer=layer.then(again.compute.sum(axis=1) / held),
         domain=domain,
     )
     stages, last = int(batch.pipeline[0]), batch.last_column(layers.shape[-2])
@@ -192,19 +176,20 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     )
     micro_batches = workload.global_batch / (batch.data * batch.micro_batch)
     waiting = deferred_products(calibration.framework, architecture, micro_batches, pipelined=stages > 1)
+    once = _chunks(
+        ends,
+        architecture,
+        sizes,
+        parts,
+        gathers,
+        layers,
+        last,
+        deferred=waiting / ((1.0 + architecture.prediction_layers) * micro_batches),
+        logits_s=gathered_logits_s(gpu, calibration.framework, architecture, sizes),
+    )
+    repeated = (again.compute, again.tensor, again.context, again.expert)
     compute, tensor, context, expert = (
-        each * slow[:, None]
-        for each in _chunks(
-            ends,
-            architecture,
-            sizes,
-            parts,
-            gathers,
-            layers,
-            last,
-            deferred=waiting / ((1.0 + architecture.prediction_layers) * micro_batches),
-            logits_s=gathered_logits_s(gpu, calibration.framework, architecture, sizes),
-        )
+        each.then(more) * slow[:, None] for each, more in zip(once, repeated, strict=True)
     )
     forward = compute.forward + tensor.forward + context.forward + expert.forward
     backward = compute.backward + tensor.backward + context.backward + expert.backward
@@ -213,7 +198,6 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     reduce_passes, gather_passes = ring_passes(batch, calibration, domain)
     reductions = np.where(reduces_each_micro_batch(batch, calibration.framework), micro_batches, 1.0)
     gather_ranks, expert_gather_ranks = sharing_ranks(batch, calibration.framework)
-    no_repeat = np.zeros_like(sizes.full_recompute)
     on_rank = by_rank(np.broadcast_to(every, forward.shape), stages)
     optimizer = optimizer_s(chip, batch, parameters, workload, on_rank)
     flush = slow * deferred_head_s(ends, architecture, sizes, waiting) - backward[:, : stages - 1].sum(axis=1)
@@ -227,9 +211,9 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
         context_s=context.forward + context.backward,
         expert_s=expert.forward + expert.backward,
         transfer_bytes=sizes.element_bytes * architecture.hidden * sizes.shard_tokens,
-        context_traffic=joined_traffic(parts.context, layers, sizes.full_recompute | sizes.selective_recompute),
-        expert_traffic=joined_traffic(parts.expert, layers, sizes.full_recompute),
-        parameter_traffic=gathers.cross(every, no_repeat),
+        context_traffic=joined_traffic(parts.context, layers, again.attention),
+        expert_traffic=joined_traffic(parts.expert, layers, again.dispatch),
+        parameter_traffic=gathers.cross(every),
         reduce_passes=reductions * reduce_passes,
         gather_passes=gather_passes,
         gather_ranks=gather_ranks,
@@ -254,78 +238,11 @@ def _weight_s(*parts: Seconds) -> FloatArray:
     return np.asarray(sum(0.0 if part.weight is None else part.weight for part in parts)) + 0.0 * parts[0].forward
 
 
-def _layers(  # noqa: PLR0913 - each a fact of its own
-    chip: Processor,
-    gpu: GpuKind,
-    architecture: Architecture,
-    sizes: LocalSizes,
-    *,
-    overlappable: BoolArray,
-    crossing: BoolArray,
-    domain: int,
-    routed: RoutedLoads | None,
-    tensor_slowdown: FloatArray | None,
-) -> _Layers:
-    """Parts of a layer; ``overlappable`` (n,): dispatch may run beside the compute of another micro-batch.
-
-    Megatron's condition is no pipeline, or an interleaved one.  Groups of up to ``domain`` GPUs stay together;
-    ``crossing`` (n,): pipeline transfers leave them.
-    """
-    calibration, experts = chip.calibration, architecture.experts
-    mixers = dict.fromkeys(kind.mixer for kind in architecture.layer_kinds)
-    cores = {mixer: attention_core(chip, architecture.of_mixer(mixer), sizes, mixer) for mixer in mixers}
-    block = tensor_traffic(gpu, calibration, architecture, sizes)
-    if tensor_slowdown is not None:
-        block = block * tensor_slowdown
-    seconds, blocks, dispatch = [], [], []
-    for kind in architecture.layer_kinds:
-        own, core = architecture.of_mixer(kind.mixer), cores[kind.mixer]
-        mixer, mixes = mixer_block(chip, own, sizes, kind.mixer) + core, float(kind.mixer is not Mixer.NONE)
-        repeated = recomputation(chip, architecture, sizes, core, kind.mlp)
-        if not kind.sparse or experts is None:
-            layer = mixer + dense_mlp(chip, architecture, sizes) if kind.mlp is Mlp.DENSE else mixer
-            blocks.append(mixes + (kind.mlp is Mlp.DENSE))
-            layer = host_bound(
-                layer,
-                block * blocks[-1],
-                calibration,
-                tensor=sizes.tensor,
-                crossing=crossing,
-                share=blocks[-1] / 2.0,
-            )
-            dispatch.append(no_traffic(sizes))
-        else:
-            overlapped = calibration.framework.expert_overlap & overlappable & ~sizes.full_recompute
-            blocks.append(mixes + (experts.shared_hidden > 0))
-            layer, shelter = sparse_host_bound(
-                mixer + sparse_mlp(chip, architecture, experts, sizes),
-                block * blocks[-1],
-                calibration,
-                overlapped=overlapped & (sizes.expert > 1),
-                experts=experts.count / sizes.expert,
-                launches=sparse_launches(architecture, kind.mixer),
-            )
-            dispatch.append(
-                expert_traffic(gpu, calibration, architecture, sizes, shelter=shelter, domain=domain, routed=routed)
-            )
-        seconds.append(repeated.added(layer, sizes, dense=kind.mlp is Mlp.DENSE))
-    return _Layers(
-        seconds=tuple(seconds),
-        blocks=np.array(blocks),
-        tensor_block=block,
-        context=tuple(
-            context_traffic(gpu, architecture, sizes, kind.mixer, core=cores[kind.mixer], domain=domain)
-            for kind in architecture.layer_kinds
-        ),
-        expert=tuple(dispatch),
-    )
-
-
 def _chunks(  # noqa: PLR0913 - each a fact of its own
     ends: Processor,
     architecture: Architecture,
     sizes: LocalSizes,
-    parts: _Layers,
+    parts: Layers,
     gathers: LayerTraffic,
     layers: IntArray,
     last_chunk: int,
@@ -333,21 +250,17 @@ def _chunks(  # noqa: PLR0913 - each a fact of its own
     deferred: FloatArray,
     logits_s: FloatArray,
 ) -> tuple[Seconds, Seconds, Seconds, Seconds]:
-    """Compute, tensor, context and expert seconds (n, C), recomputation in backward.
+    """Compute, tensor, context and expert seconds (n, C), nothing run again.
 
     ``deferred`` (n,) as in ``head_and_loss``; ``logits_s`` (n,): what gathering the logits of one head takes.
-
-    Full recomputation runs every layer forward again, its collectives included; selective recomputation the
-    attention core and its ring (arXiv 2205.05198, section 5).
     """
     counts = [layers[..., kind].astype(np.float64) for kind in range(layers.shape[-1])]
-    full, core = sizes.full_recompute, sizes.full_recompute | sizes.selective_recompute
 
     def of_kinds(each: Sequence[Seconds]) -> Seconds:
         return reduce(add, (one.in_chunks(held) for one, held in zip(each, counts, strict=True)))
 
     compute = of_kinds(parts.seconds) + gathers.inside.in_chunks(layers.sum(axis=-1).astype(np.float64))
-    tensor = parts.tensor_block.again(full).in_chunks(layers @ parts.blocks)
+    tensor = parts.tensor_block.in_chunks(layers @ np.array(parts.blocks))
     first = embedding(ends, architecture, sizes)
     last, heads = head_and_loss(ends, architecture, sizes, deferred=deferred), 1
     if architecture.prediction_layers:
@@ -361,6 +274,6 @@ def _chunks(  # noqa: PLR0913 - each a fact of its own
         tensor.forward[:, chunk] += blocks * parts.tensor_block.forward / 2.0
         tensor.backward[:, chunk] += blocks * parts.tensor_block.forward / 2.0
     tensor.forward[:, last_chunk] += heads * logits_s
-    context = of_kinds([each.inside.again(core) for each in parts.context])
-    expert = of_kinds([each.inside.again(full) for each in parts.expert])
+    context = of_kinds([each.inside for each in parts.context])
+    expert = of_kinds([each.inside for each in parts.expert])
     return compute, tensor, context, expert

@@ -17,7 +17,7 @@ from cluster_models.cluster.measurements import Collective
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import ATTENDING, Mixer
 from cluster_models.training.schedules import PipelineSchedule
-from solver.candidates import BoolArray, FloatArray, IntArray
+from solver.candidates import FloatArray, IntArray
 from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s, domain_send_s
 from solver.costs.compute import Extent
@@ -103,31 +103,31 @@ class LayerTraffic:
             backward_count=self.backward_count * share,
         )
 
-    def cross(self, layers: FloatArray, repeat_forward: BoolArray) -> CrossTraffic:
-        """Counts of chunks with ``layers``, (C,) or (n, C), such layers; some run forward again in backward."""
-        again = np.where(repeat_forward, self.forward_count, 0.0)
+    def cross(self, layers: FloatArray, again: FloatArray | float = 0.0) -> CrossTraffic:
+        """Counts of chunks with ``layers``, (C,) or (n, C), and ``again`` forward passes (n, C) in backward."""
+        forward = self.forward_count[:, None]
         return CrossTraffic(
             message_bytes=self.message_bytes,
-            forward_count=self.forward_count[:, None] * layers,
-            backward_count=(self.backward_count + again)[:, None] * layers,
-            weight_count=again[:, None] * layers,
+            forward_count=forward * layers,
+            backward_count=self.backward_count[:, None] * layers + forward * again,
+            weight_count=forward * (again + 0.0 * layers),
             forward_hidden_s=self.forward_hidden_s,
             backward_hidden_s=self.backward_hidden_s,
             window=self.window,
         )
 
 
-def joined_traffic(kinds: Sequence[LayerTraffic], layers: IntArray, repeat_forward: BoolArray) -> CrossTraffic:
+def joined_traffic(kinds: Sequence[LayerTraffic], layers: IntArray, again: FloatArray) -> CrossTraffic:
     """What crosses nodes in chunks with ``layers``, (C, K) or (n, C, K), of each kind.
 
-    Messages of a kind with smaller ones count by their bytes.  What hides a message is the mean over the layers
-    that send any.
+    ``again`` (n, C, K): forward passes that run once more in backward.  Messages of a kind with smaller ones count
+    by their bytes.  What hides a message is the mean over the layers that send any.
     """
     held = layers.reshape(-1, layers.shape[-1]).sum(axis=0).tolist()
     sending = [count if kind.forward_count.any() else 0 for kind, count in zip(kinds, held, strict=True)]
     largest = np.maximum.reduce([kind.message_bytes for kind in kinds])
     crossing = [
-        kind.in_messages_of(largest).cross(layers[..., number].astype(np.float64), repeat_forward)
+        kind.in_messages_of(largest).cross(layers[..., number].astype(np.float64), again[..., number])
         for number, kind in enumerate(kinds)
     ]
 

@@ -21,7 +21,7 @@ from cluster_models.cluster.gpus import Precision
 from cluster_models.jobs.recovery import StateKind
 from cluster_models.training.workload import Sharding
 from solver.candidates import SHARDING_CODES
-from solver.costs.memory import MASTER_BYTES, MOMENT_BYTES, WEIGHT_BYTES
+from solver.costs.model_states import MASTER_BYTES, MOMENT_BYTES, WEIGHT_BYTES
 from solver.costs.parameters import PREDICTION_NORMS, repeated_mixer, repeated_mlp
 
 if TYPE_CHECKING:

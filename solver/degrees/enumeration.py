@@ -5,7 +5,8 @@ sequence divides by twice the context size, experts divide by the expert size an
 size, which fold over the tensor, context and data ranks of one stage, pipeline schedules want numbers of virtual
 stages and of micro-batches that the framework can run (``cluster_models.training.schedules``), layers are shared
 out as its launcher can be told (``cluster_models.training.layer_splits``), and the batch divides by micro-batch
-times data size.  Schedules longer than ``MOST_EVENTS`` are left out.
+times data size.  Schedules longer than ``MOST_EVENTS`` are left out.  Memory options are no part of the table:
+where a candidate does not fit without, ``mix_choice`` chooses them.
 """
 
 from __future__ import annotations
@@ -25,14 +26,7 @@ from cluster_models.training.layer_splits import can_launch, simple_splits, take
 from cluster_models.training.plan import RankOrder
 from cluster_models.training.schedules import can_run
 from cluster_models.training.workload import Sharding, TrainingWorkload
-from solver.candidates import (
-    ORDER_CODES,
-    RECOMPUTE_CODES,
-    SCHEDULE_CODES,
-    SHARDING_CODES,
-    CandidateBatch,
-    IntArray,
-)
+from solver.candidates import ORDER_CODES, SCHEDULE_CODES, SHARDING_CODES, CandidateBatch, IntArray
 from solver.degrees.layout import filled_stages
 from solver.pipeline.schedule import MOST_EVENTS, events_of_chunk
 
@@ -106,7 +100,8 @@ class Enumeration:
     def on(self, world: int, *, wanted: Callable[[Grid], bool] = lambda _: True) -> CandidateBatch:
         """The candidates with ``world`` GPUs, of the grids ``wanted``."""
         architecture, workload, node = self.architecture, self.workload, min(world, self.gpus_per_node)
-        batches = cache(partial(_batches, architecture, workload, families=self.families))
+        shapes = cache(partial(families_of, architecture, workload))
+        batches = cache(partial(_batches, workload, shapes, families=self.families))
         tables = [
             _crossed(grid, batches(grid.data, grid.pipeline), choices)
             for grid in _grids(architecture, workload, world, node)
@@ -199,13 +194,21 @@ def context_legal(architecture: Architecture, workload: TrainingWorkload, tensor
 
 
 def _batches(
-    architecture: Architecture, workload: TrainingWorkload, data: int, pipeline: int, *, families: bool
+    workload: TrainingWorkload,
+    shapes_of: Callable[[int, int], list[list[Shape]]],
+    data: int,
+    pipeline: int,
+    *,
+    families: bool,
 ) -> IntArray:
-    """(n, 3) virtual pipeline and micro-batch sizes, and codes of schedules."""
+    """(n, 3) virtual pipeline and micro-batch sizes, and codes of schedules.
+
+    ``shapes_of``: families of a pipeline size and a number of micro-batches.
+    """
     found = [
         (shape.virtual, micro_batch, shape.schedule)
         for micro_batch in _allowed(workload, "micro_batch", _micro_batches(workload, data))
-        for members in families_of(architecture, workload, pipeline, workload.global_batch // (micro_batch * data))
+        for members in shapes_of(pipeline, workload.global_batch // (micro_batch * data))
         for shape in (members[:1] if families else members)
     ]
     return np.array(found, dtype=np.int64).reshape(-1, 3)
@@ -217,26 +220,28 @@ def _choices(
     workload: TrainingWorkload,
     gpus_per_node: int,
     wider: Sequence[tuple[int, int]],
-) -> list[tuple[int, int, int, int, int]]:
-    """Expert size, expert tensor size, recomputation, sharding and rank order of one grid."""
+) -> list[tuple[int, int, int, int]]:
+    """Expert size, expert tensor size, sharding and rank order of one grid."""
     taken = _filled_units(grid, wider)
     return [
-        (expert, cut, recompute, sharding, order)
+        (expert, cut, sharding, order)
         for expert, cut in _expert_grids(architecture, workload, grid, gpus_per_node)
         if not any(_even(gpus, expert * cut) and gpus % cut == 0 for gpus in taken)
-        for recompute in map(RECOMPUTE_CODES.index, workload.recompute)
         for sharding in _shardings(architecture, workload, grid, expert * cut)
         for order in _orders(grid, architecture, expert * cut, gpus_per_node)
     ]
 
 
-def _crossed(grid: Grid, batches: IntArray, choices: list[tuple[int, int, int, int, int]]) -> IntArray:
-    """Rows (in the field order of ``CandidateBatch``) of one grid: each of ``batches`` with each of ``choices``."""
-    rows = np.empty((len(batches), len(choices), COLUMNS), dtype=np.int64)
+def _crossed(grid: Grid, batches: IntArray, choices: list[tuple[int, int, int, int]]) -> IntArray:
+    """Rows (in the field order of ``CandidateBatch``) of one grid: each of ``batches`` with each of ``choices``.
+
+    Columns without a choice here are 0: nothing is recomputed.
+    """
+    rows = np.zeros((len(batches), len(choices), COLUMNS), dtype=np.int64)
     rows[:, :, :4] = grid.tensor, grid.pipeline, grid.data, grid.context
     rows[:, :, 4:6] = [choice[:2] for choice in choices]
     rows[:, :, 6:8] = batches[:, None, :2]
-    rows[:, :, 8:11] = [choice[2:] for choice in choices]
+    rows[:, :, 9:11] = [choice[2:] for choice in choices]
     rows[:, :, 11] = batches[:, None, 2]
     return rows.reshape(-1, COLUMNS)
 

@@ -8,8 +8,10 @@ from cluster_models.errors import InvalidWorkload
 from cluster_models.model.architecture import Architecture
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, frameworks
 from cluster_models.training.interleaving import Interleaving
+from cluster_models.training.recompute import default_modules, recomputable_modules
 from cluster_models.training.workload import Objective
 from solver.degrees.enumeration import context_legal, expert_tensor_legal, tensor_legal
+from solver.degrees.memory_mixes import limits_of, mixes_of
 from solver.degrees.ruled import check_placement
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
@@ -23,6 +25,7 @@ def check_workload(problem: PlanningProblem, fabrics: Sequence[Fabric], mixed: S
     _check_cluster(problem, fabrics)
     _check_batch(problem)
     _check_model(problem)
+    _check_recomputation(problem)
     _check_size(problem, fabrics if problem.workload.pinned.get("pipeline") == 1 else [*fabrics, *mixed])
     check_placement(problem, fabrics)
 
@@ -149,6 +152,28 @@ def _shared_by_context(model: Architecture) -> str:
     heads = [f"{model.linear_attention.key_heads} heads of linear attention"] if model.linear_attention else []
     heads += [f"{model.state_space.heads} heads of the state space"] if model.state_space else []
     return "".join(f", and it must divide the {each}" for each in heads)
+
+
+def _check_recomputation(problem: PlanningProblem) -> None:
+    """Some mix of recomputation is left, and pinned modules are among those that can be."""
+    workload, framework = problem.workload, problem.workload.framework
+    known = recomputable_modules(problem.architecture, framework, workload.precision)
+    pinned = set(workload.pinned_modules or ()) - known - default_modules(framework)
+    if pinned:
+        names = ", ".join(sorted(known)) or "none of the names of Megatron-Core's modules"
+        raise InvalidWorkload(
+            "workload.pinned_modules",
+            sorted(map(str, pinned)),
+            f"{framework.name} cannot recompute them one by one in this model and precision",
+            f"pin some of {names}, or leave it out",
+        )
+    if not mixes_of(problem) and not limits_of(problem, problem.architecture.layers):
+        raise InvalidWorkload(
+            "workload.recompute",
+            list(map(str, workload.recompute)),
+            f"leaves no recomputation that {framework.name} has, with the modules and layers allowed",
+            "allow none or full, or pin and forbid less",
+        )
 
 
 def _check_expert_tensor(problem: PlanningProblem) -> None:

@@ -9,10 +9,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from solver.candidates import SCHEDULE_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
+from solver.candidates import SCHEDULE_CODES, BoolArray, CandidateBatch, FloatArray, IntArray, select_rows
 from solver.costs.layer_counts import chunk_kinds
+from solver.costs.recomputation import RecomputePolicies
 from solver.degrees.enumeration import Enumeration, enumerate_candidates, joined_batches, worlds_of
 from solver.degrees.layout import chunk_layers
+from solver.degrees.memory_mixes import PLAIN, levels_of, with_mix
+from solver.degrees.mix_choice import KnownLayers, MixedRows, Screened, screened
 from solver.degrees.mixing import can_mix, mixed_rows
 from solver.degrees.pricing import optimistic_step_s
 from solver.degrees.speeds import chunk_seconds, layouts_by_speed, probe_layers
@@ -29,6 +32,8 @@ from solver.degrees.staging import (
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
 
+MOST_TOGETHER: Final = 2**16
+"""Rows whose layers are worked out at once: some tens of megabytes, and few calls for each."""
 MOST_CELLS: Final = 2**19
 """Rows times chunks that are priced at once: a few hundred megabytes while they are."""
 
@@ -58,10 +63,12 @@ class PricedCandidates:
     ``fabric`` is the index of the fabric, ``staging`` that of what its stages hold and run on in ``stagings``,
     ``bound_s`` a step time no placement can beat (infinite where memory does not hold it), ``excess_bytes`` the
     fullest GPU's need beyond its limit (negative = free) and ``weight`` what a second of step time counts in the
-    objective.  ``left`` counts candidates without a row.
+    objective.  Rows of one ``candidate``, a number, differ in their memory options alone.  ``left`` counts
+    candidates without a row.
     """
 
     batch: CandidateBatch
+    candidate: IntArray
     fabric: IntArray
     staging: IntArray
     stagings: tuple[Staging, ...]
@@ -76,7 +83,7 @@ class PricedCandidates:
     @property
     def total(self) -> int:
         """All candidates that were listed, those without a row included."""
-        return len(self) + self.left.infeasible + self.left.pruned + self.left.unpriced
+        return count_of(self.candidate) + self.left.infeasible + self.left.pruned + self.left.unpriced
 
     @property
     def infeasible(self) -> int:
@@ -90,10 +97,14 @@ class PricedCandidates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prices:
-    """Prices of candidates on the fabric with index ``fabric``; ``staging`` (n,) points into ``stagings``."""
+    """Prices of candidates on the fabric with index ``fabric``; ``staging`` (n,) points into ``stagings``.
+
+    Rows of one ``candidate`` (n,), a number, differ in their memory options alone.
+    """
 
     fabric: int
     batch: CandidateBatch
+    candidate: IntArray
     staging: IntArray
     stagings: list[Staging]
     bound_s: FloatArray
@@ -105,6 +116,7 @@ class Prices:
         return replace(
             self,
             batch=self.batch.take(rows),
+            candidate=self.candidate[rows],
             staging=self.staging[rows],
             bound_s=self.bound_s[rows],
             excess_bytes=self.excess_bytes[rows],
@@ -136,8 +148,10 @@ def joined_prices(parts: Sequence[Prices], left: LeftOut = NOTHING) -> PricedCan
     def joined(arrays: Iterable[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:
         return np.concatenate([np.empty(0, dtype=kind), *arrays])
 
+    firsts = np.cumsum([0, *(part.candidate.max(initial=-1) + 1 for part in parts)])[:-1]
     return PricedCandidates(
         batch=joined_batches([part.batch for part in parts]),
+        candidate=joined((p.candidate + first for p, first in zip(parts, firsts, strict=True)), np.int64),
         fabric=joined((np.full(len(part.batch), part.fabric) for part in parts), np.int64),
         staging=joined((p.staging + first for p, first in zip(parts, offsets, strict=True)), np.int64),
         stagings=tuple(staging for part in parts for staging in part.stagings),
@@ -171,18 +185,24 @@ def alike_prices(
 
     ``limit``: an objective beyond which bounds need not be sharp.
     """
-    for rows in groups(every):
-        batch = every.take(rows)
-        layout = layout_of(problem, batch)
-        layers, kinds = chunk_layers(problem.architecture, layout, batch.runs), kind_rows(batch)
-        staging = np.zeros(len(batch), dtype=np.int64)
-        yield _prices(problem, fabric, index, batch, layers, kinds, (staging, [Staging(layout)]), limit)
+    domain = fabric.gpus_per_unit
+    for bundle in _bundles(every):
+        groups_of: list[_Group] = []
+        for rows in bundle:
+            batch = every.take(rows)
+            layout = layout_of(problem, batch)
+            layers, kinds = chunk_layers(problem.architecture, layout, batch.runs), kind_rows(batch)
+            found = screened(problem, fabric.kinds, batch, layers, kinds, domain=domain)
+            staging = np.zeros(len(batch), dtype=np.int64), [Staging(layout)]
+            groups_of.append(_Group(batch, layers, kinds, staging, found))
+        yield from _prices(problem, fabric, index, groups_of, limit)
 
 
 def mixed_prices(problem: PlanningProblem, fabric: Fabric, index: int) -> Iterator[Prices]:
     """Prices of every way to mix all kinds of ``fabric``; layers follow speed and memory of each stage's GPUs.
 
-    V-shaped schedules are left out: their ranks hold stages of both ends.
+    V-shaped schedules are left out: their ranks hold stages of both ends.  Memory decides with nothing recomputed;
+    where that does not fit, also with all that may be.
     """
     workload, architecture = problem.workload, problem.architecture
     legal = enumerate_candidates(
@@ -196,9 +216,18 @@ def mixed_prices(problem: PlanningProblem, fabric: Fabric, index: int) -> Iterat
     every, mixes = mixed_rows(legal.take(looped), fabric, workload)
     for rows in groups(every):
         batch, kinds = every.take(rows), np.array([mixes[row] for row in rows], dtype=np.int64)
-        counts = mixed_layouts(problem, fabric, batch, kinds)
-        layers = chunk_kinds(architecture, counts)
-        yield _prices(problem, fabric, index, batch, layers, kinds, _stagings(counts, kinds))
+        for level in levels_of(problem):
+            counts = mixed_layouts(problem, fabric, with_mix(batch, *level), kinds)
+            layers = chunk_kinds(architecture, counts)
+            mixed = screened(problem, fabric.kinds, batch, layers, kinds, domain=fabric.gpus_per_unit)
+            group = _Group(batch, layers, kinds, _stagings(counts, kinds), mixed)
+            (found,) = _prices(problem, fabric, index, [group])
+            yield found
+            plain = found.candidate[(found.excess_bytes <= 0) & (found.batch.recompute == PLAIN)]
+            left = np.setdiff1d(np.arange(len(batch)), plain)
+            batch, kinds = batch.take(left), kinds[left]
+            if not len(batch):
+                break
 
 
 def mixed_layouts(problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch, kinds: IntArray) -> IntArray:
@@ -231,55 +260,99 @@ def _stagings(counts: IntArray, kinds: IntArray) -> tuple[IntArray, list[Staging
     return which, found
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Group:
+    """Candidates that share their pipeline and virtual pipeline sizes, and who of them fits."""
+
+    batch: CandidateBatch
+    layers: IntArray
+    kinds: IntArray
+    staging: tuple[IntArray, list[Staging]]
+    screened: Screened
+
+    @property
+    def priced(self) -> IntArray:
+        """Those that fit, or may with some mix of memory options."""
+        settled = self.screened.settled
+        return np.concatenate([settled.candidate[settled.excess_bytes <= 0], self.screened.open])
+
+
 def _prices(
-    problem: PlanningProblem,
-    fabric: Fabric,
-    index: int,
-    batch: CandidateBatch,
-    layers: IntArray,
-    kinds: IntArray,
-    staging: tuple[IntArray, list[Staging]],
-    limit: float = np.inf,
-) -> Prices:
-    """Prices of candidates that share their schedule, pipeline and virtual pipeline sizes."""
-    weight = objective_weight(problem.workload.objective, fabric.kinds, batch, kinds)
-    excess = excess_bytes_of(problem, fabric.kinds, batch, layers, kinds, domain=fabric.gpus_per_unit).max(axis=1)
-    return Prices(
-        fabric=index,
-        batch=batch,
-        staging=staging[0],
-        stagings=staging[1],
-        bound_s=_bounds_s(problem, fabric, batch, layers, kinds, excess <= 0, limit / weight),
-        excess_bytes=excess,
-        weight=weight,
-    )
+    problem: PlanningProblem, fabric: Fabric, index: int, parts: Sequence[_Group], limit: float = np.inf
+) -> Iterator[Prices]:
+    """Prices of candidates with their memory options, their layers worked out for all ``parts`` at once.
 
-
-def _bounds_s(
-    problem: PlanningProblem,
-    fabric: Fabric,
-    batch: CandidateBatch,
-    layers: IntArray,
-    kinds: IntArray,
-    fits: BoolArray,
-    limit_s: FloatArray,
-) -> FloatArray:
-    """(n,) a step time no placement can beat, infinite for candidates that do not fit into memory."""
-    bound_s = np.full(len(batch), np.inf)
-    if fits.any():
-        own = layers[fits] if layers.ndim > 2 else layers
-        costs = costs_of(problem, fabric, batch.take(fits), own, kinds[fits])
-        micro_batches = micro_batches_of(batch, problem.workload)[fits]
-        bound_s[fits] = optimistic_step_s(
-            batch.take(fits),
-            costs,
-            micro_batches,
-            fabric,
-            kinds[fits],
-            framework=problem.workload.framework,
-            limit_s=limit_s[fits],
+    These share their schedule.
+    """
+    together = joined_batches([part.batch.take(part.priced) for part in parts])
+    every, first = KnownLayers.of(problem, fabric, together), 0
+    for part in parts:
+        known = every.take(slice(first, first := first + len(part.priced)))
+        mixed = part.screened.chosen(known.take(slice(len(part.priced) - len(part.screened.open), None)))
+        layers = part.layers[mixed.candidate] if part.layers.ndim > 2 else part.layers
+        place = np.zeros(len(part.batch), dtype=np.int64)
+        place[part.priced] = np.arange(len(part.priced))
+        kinds = part.kinds[mixed.candidate]
+        weight = objective_weight(problem.workload.objective, fabric.kinds, mixed.batch, kinds)
+        found = _Found(mixed, layers, kinds, known, place[mixed.candidate], limit / weight)
+        yield Prices(
+            fabric=index,
+            batch=mixed.batch,
+            candidate=mixed.candidate,
+            staging=part.staging[0][mixed.candidate],
+            stagings=part.staging[1],
+            bound_s=_bounds_s(problem, fabric, found),
+            excess_bytes=mixed.excess_bytes,
+            weight=weight,
         )
+
+
+class _Found(NamedTuple):
+    """Rows with their mixes, chunk ``layers`` and stage ``kinds``; ``known`` has the layers of each at ``place``.
+
+    ``limit_s`` (n,): a step beyond which a bound need not be sharp.
+    """
+
+    mixed: MixedRows
+    layers: IntArray
+    kinds: IntArray
+    known: KnownLayers
+    place: IntArray
+    limit_s: FloatArray
+
+
+def _bounds_s(problem: PlanningProblem, fabric: Fabric, found: _Found) -> FloatArray:
+    """(n,) a step time no placement can beat, infinite for candidates that do not fit into memory."""
+    mixed, known, framework = found.mixed, found.known, problem.workload.framework
+    bound_s, fits = np.full(len(mixed.batch), np.inf), mixed.excess_bytes <= 0
+    again = RecomputePolicies.of(mixed.batch, framework).dispatch_again & (known.apart is not known.usual)
+    for rows, sized in ((fits & ~again, known.usual), (fits & again, known.apart)):
+        if rows.any():
+            batch, kinds = mixed.batch.take(rows), found.kinds[rows]
+            layers = found.layers[rows] if found.layers.ndim > 2 else found.layers
+            costs = costs_of(problem, fabric, batch, layers, kinds, select_rows(sized, found.place[rows]))
+            micro_batches = micro_batches_of(batch, problem.workload)
+            bound_s[rows] = optimistic_step_s(
+                batch, costs, micro_batches, fabric, kinds, framework=framework, limit_s=found.limit_s[rows]
+            )
     return bound_s
+
+
+def count_of(candidates: IntArray) -> int:
+    """How many different ones there are among the ``candidates`` of rows."""
+    return len(np.unique(candidates))
+
+
+def _bundles(every: CandidateBatch) -> Iterator[list[IntArray]]:
+    """Groups of one schedule, as many together as their layers are worked out for at once."""
+    bundles: dict[int, list[IntArray]] = {}
+    for rows in groups(every):
+        schedule = int(every.schedule[rows[0]])
+        bundle = bundles.setdefault(schedule, [])
+        bundle.append(rows)
+        if sum(map(len, bundle)) >= MOST_TOGETHER:
+            yield bundles.pop(schedule)
+    yield from bundles.values()
 
 
 def groups(batch: CandidateBatch) -> Iterator[IntArray]:

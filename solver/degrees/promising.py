@@ -26,11 +26,13 @@ from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.degrees.enumeration import Enumeration, joined_batches, worlds_of
 from solver.degrees.floors import World, family_floors, family_sizes, mixed_floor, other_members, too_large, worlds
 from solver.degrees.layout import chunk_layers
+from solver.degrees.memory_mixes import levels_of, with_mix
 from solver.degrees.priced import (
     LeftOut,
     PricedCandidates,
     Prices,
     alike_prices,
+    count_of,
     enumeration_of,
     groups,
     joined_prices,
@@ -100,12 +102,14 @@ class _Pricing:
 
     def add(self, prices: Prices) -> None:
         """Keep what fits into memory and may come below the limit, and of the rest the nearest miss."""
-        self.looked_at += len(prices.batch)
+        self.looked_at += count_of(prices.candidate)
         fits = prices.excess_bytes <= 0
         self.infeasible += int((~fits).sum())
         objective = prices.bound_s * prices.weight
         near = fits & (objective < self.limit)
-        self.prune(int((fits & ~near).sum()), self.limit)
+        if (fits & ~near).any():
+            self.pruned += count_of(prices.candidate[fits]) - count_of(prices.candidate[near])
+            self.bound = min(self.bound, self.limit)
         if near.any():
             self.parts.append(prices.take(near))
 
@@ -214,9 +218,11 @@ def _any_fits(problem: PlanningProblem, gpu: GpuKind, batch: CandidateBatch, *, 
     for rows in groups(batch):
         part = batch.take(rows)
         layers = chunk_layers(problem.architecture, layout_of(problem, part), part.runs)
-        excess = excess_bytes_of(problem, [gpu], part, layers, kind_rows(part), domain=domain)
-        if (excess <= 0).all(axis=1).any():
-            return True
+        for level in reversed(levels_of(problem)):
+            mixed = with_mix(part, *level)
+            excess = excess_bytes_of(problem, [gpu], mixed, layers, kind_rows(part), domain=domain)
+            if (excess <= 0).all(axis=1).any():
+                return True
     return False
 
 

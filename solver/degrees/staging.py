@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 import numpy as np
@@ -10,11 +11,13 @@ import numpy as np
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.training.model_work import attended_length
 from cluster_models.training.schedules import rows_of
-from cluster_models.training.workload import Objective, TrainingWorkload
+from cluster_models.training.workload import Objective, RecomputeModule, TrainingWorkload
 from cluster_models.units import HOUR
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.costs.calibration import calibration_of
-from solver.costs.memory import StageMemoryParts, stage_memory
+from solver.costs.layers import SizedLayers, layers_of
+from solver.costs.memory import MemoryAccount, StageMemoryParts
+from solver.costs.recomputation import RecomputePolicies
 from solver.costs.routed_loads import RoutedLoads, routed_loads
 from solver.costs.stagewise import by_stage, stagewise_costs, stagewise_memory
 from solver.costs.step_costs import StepCosts, step_costs
@@ -22,6 +25,7 @@ from solver.degrees.layout import Layout, balanced_layout, launchable_layout
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
 
+LayersByKind = tuple[SizedLayers, ...]
 StageKinds = tuple[int, ...]
 """For each pipeline rank, the index of its GPU kind among those of the fabric."""
 
@@ -51,18 +55,27 @@ def micro_batches_of(batch: CandidateBatch, workload: TrainingWorkload) -> IntAr
 
 
 def costs_of(
-    problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch, layers: IntArray, stage_kind: IntArray
+    problem: PlanningProblem,
+    fabric: Fabric,
+    batch: CandidateBatch,
+    layers: IntArray,
+    stage_kind: IntArray,
+    known: LayersByKind | None = None,
 ) -> StepCosts:
     """Costs of candidates that share their pipeline and virtual pipeline sizes.
 
     ``layers``, (C, K) or (n, C, K): as ``step_costs`` takes them; ``stage_kind`` (n, P): the kind of each stage,
-    not asked where ``fabric`` has a single one.
+    not asked where ``fabric`` has a single one; ``known``: layers worked out before (``layers_by_kind``).
     """
-    return stagewise_costs(costs_by_kind(problem, fabric, batch, layers), stage_kind)
+    return stagewise_costs(costs_by_kind(problem, fabric, batch, layers, known), stage_kind)
 
 
 def costs_by_kind(
-    problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch, layers: IntArray
+    problem: PlanningProblem,
+    fabric: Fabric,
+    batch: CandidateBatch,
+    layers: IntArray,
+    known: LayersByKind | None = None,
 ) -> list[StepCosts]:
     """The same for each kind of ``fabric``, were all GPUs of that kind."""
     routed = _routed(problem, batch, fabric.gpus_per_unit)
@@ -77,8 +90,9 @@ def costs_by_kind(
             gpus_per_node=fabric.gpus_per_node,
             calibration=calibration_of(kind, problem.workload.framework, problem.fitted),
             routed=routed,
+            known=None if known is None else known[index],
         )
-        for kind in fabric.kinds
+        for index, kind in enumerate(fabric.kinds)
     ]
 
 
@@ -95,7 +109,9 @@ def memory_of(
 
     ``domain``: GPUs that NVLink joins.
     """
-    return stagewise_memory(_memory_by_kind(problem, kinds, batch, layers, domain), stage_kind)
+    accounts = memory_accounts(problem, kinds, batch, layers, domain)
+    policies = RecomputePolicies.of(batch, problem.workload.framework)
+    return stagewise_memory([account.parts(policies) for account in accounts], stage_kind)
 
 
 def excess_bytes_of(
@@ -108,16 +124,18 @@ def excess_bytes_of(
     domain: int,
 ) -> FloatArray:
     """(n, P) what a GPU of each stage of the same candidates needs beyond its limit."""
-    by_kind = _memory_by_kind(problem, kinds, batch, layers, domain)
-    return by_stage([memory.total_bytes - memory.limit_bytes for memory in by_kind], stage_kind)
+    accounts = memory_accounts(problem, kinds, batch, layers, domain)
+    policies = RecomputePolicies.of(batch, problem.workload.framework)
+    return by_stage([account.excess_bytes(policies) for account in accounts], stage_kind)
 
 
-def _memory_by_kind(
+def memory_accounts(
     problem: PlanningProblem, kinds: Sequence[GpuKind], batch: CandidateBatch, layers: IntArray, domain: int
-) -> list[StageMemoryParts]:
+) -> list[MemoryAccount]:
+    """The account of candidates for each kind, were all GPUs of that kind, whatever they recompute."""
     routed = _routed(problem, batch, domain)
     return [
-        stage_memory(
+        MemoryAccount.of(
             batch,
             layers,
             architecture=problem.architecture,
@@ -129,6 +147,26 @@ def _memory_by_kind(
         )
         for kind in kinds
     ]
+
+
+def layers_by_kind(
+    problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch, modules: AbstractSet[RecomputeModule]
+) -> LayersByKind:
+    """Sizes and layers of any candidates for each kind; ``modules`` are those that they may run again."""
+    routed = _routed(problem, batch, fabric.gpus_per_unit)
+    return tuple(
+        layers_of(
+            batch,
+            architecture=problem.architecture,
+            workload=problem.workload,
+            gpu=kind,
+            domain=max(fabric.gpus_per_unit, fabric.gpus_per_node),
+            calibration=calibration_of(kind, problem.workload.framework, problem.fitted),
+            modules=modules,
+            routed=routed,
+        )
+        for kind in fabric.kinds
+    )
 
 
 def _routed(problem: PlanningProblem, batch: CandidateBatch, domain: int) -> RoutedLoads | None:

@@ -21,7 +21,8 @@ from cluster_models.calibration.training_run import TrainingRun
 from cluster_models.cluster.topology import Node
 from cluster_models.errors import InvalidInput
 from cluster_models.training.plan import Configuration, Degrees, RankOrder
-from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch, FloatArray
+from cluster_models.training.workload import Recompute
+from solver.candidates import ORDER_CODES, SHARDING_CODES, CandidateBatch, FloatArray
 from solver.costs.calibration import PARAMETERS, Calibration, calibration_of, longest_prefix, shipped_parameters
 from solver.degrees.enumeration import Grid, enumerate_candidates
 from solver.fitting.beliefs import beliefs_of
@@ -165,8 +166,11 @@ def _runs(problem: PlanningProblem) -> list[TrainingRun]:
     even = layers % (batch.pipeline * batch.virtual_pipeline) == 0
     rows = np.flatnonzero(even & (batch.rank_order == ORDER_CODES.index(RankOrder.DATA_BEFORE_PIPELINE)))
     found: list[TrainingRun] = []
-    for row in np.random.default_rng(SEED).permutation(rows).tolist():
-        run = _run(problem, nodes, batch, int(row))
+    policies = problem.workload.recompute
+    drawn = [(row, policy) for row in rows.tolist() for policy in policies]
+    for place in np.random.default_rng(SEED).permutation(len(drawn)).tolist():
+        row, policy = drawn[place]
+        run = _run(problem, nodes, batch, row, policy)
         room = run.gpu.memory_bytes * (1.0 - problem.workload.memory_headroom)
         if predict_peak_memory(run, problem.fitted) <= room:
             found.append(run)
@@ -193,7 +197,9 @@ def _equal_nodes(problem: PlanningProblem) -> list[Node]:
     return [node for node in nodes if (node.gpu_kind, len(node.free_gpus)) == sort]
 
 
-def _run(problem: PlanningProblem, nodes: Sequence[Node], batch: CandidateBatch, row: int) -> TrainingRun:
+def _run(
+    problem: PlanningProblem, nodes: Sequence[Node], batch: CandidateBatch, row: int, policy: Recompute
+) -> TrainingRun:
     pipeline, virtual = int(batch.pipeline[row]), int(batch.virtual_pipeline[row])
     each = problem.architecture.layers // (pipeline * virtual)
     node, domains = nodes[0], problem.snapshot.cluster.domain_gpus()
@@ -214,7 +220,7 @@ def _run(problem: PlanningProblem, nodes: Sequence[Node], batch: CandidateBatch,
         configuration=Configuration(
             degrees=degrees,
             micro_batch=int(batch.micro_batch[row]),
-            recompute=RECOMPUTE_CODES[int(batch.recompute[row])],
+            recompute=policy,
             sharding=SHARDING_CODES[int(batch.sharding[row])],
             rank_order=RankOrder.DATA_BEFORE_PIPELINE,
             stage_layers=((each,) * pipeline,) * virtual,

@@ -18,7 +18,7 @@ from solver.replanning.outcome import on_own_gpus
 from solver.replanning.site import JobSite, without_replicas, workload_for
 from solver.search import SearchSpace, search_space
 
-_SETTINGS: Final = ("micro_batch", "recompute", "sharding", "rank_order", "schedule")
+_SETTINGS: Final = ("micro_batch", "recomputation", "sharding", "rank_order", "schedule")
 """Settings of a configuration beside degrees and layers."""
 
 

@@ -18,6 +18,7 @@ from cluster_models.jobs.recovery import RecoveryAction
 from cluster_models.links.model import LinkModel
 from cluster_models.remarks import remark
 from cluster_models.training.plan import Configuration, NoPlan, Plan
+from cluster_models.training.recompute import default_modules
 from solver.candidates import FloatArray, IntArray, batch_of
 from solver.degrees.ruled import kept_candidates
 from solver.placement.fabric import Fabric
@@ -143,8 +144,13 @@ def in_shape(
     pinned = {name: getattr(degrees, name) for name in degrees.__slots__}
     workload = replace(
         asked.workload,
-        pinned={**pinned, "micro_batch": configuration.micro_batch},
+        pinned={
+            **pinned,
+            "micro_batch": configuration.micro_batch,
+            "recompute_layers": configuration.recompute_layers,
+        },
         recompute=(configuration.recompute,),
+        pinned_modules=tuple(configuration.recompute_modules or default_modules(asked.workload.framework)),
         sharding=(configuration.sharding,),
         schedule=(configuration.schedule,),
     )

@@ -19,6 +19,7 @@ from app.serialization import make_snapshot
 from cluster_models.errors import InvalidInput
 from cluster_models.training.frameworks import frameworks
 from cluster_models.training.plan import TIME_PARTS, Plan, RankOrder, TimeBreakdown
+from cluster_models.training.recompute import read_recomputation
 from cluster_models.training.workload import Recompute, Sharding
 from cluster_models.units import GIB
 from solver.problem import PlanningProblem
@@ -113,11 +114,7 @@ def test_what_a_script_leaves_out_is_what_megatron_does_by_default() -> None:
         ("--num-virtual-stages-per-pipeline-rank 0", "--num-virtual-stages-per-pipeline-rank", "at least 1"),
         ("--pipeline-model-parallel-size 32", "--pipeline-model-parallel-size", "do not divide"),
         ("--recompute-granularity some", "--recompute-granularity", "full or selective"),
-        (
-            "--recompute-granularity full --recompute-method block --recompute-num-layers 3",
-            "--recompute-num-layers",
-            "not priced",
-        ),
+        ("--recompute-granularity selective --recompute-modules mlp conv", "--recompute-modules", "no module"),
         ("--account-for-loss-in-pipeline-split", "--account-for-loss-in-pipeline-split", "not priced"),
     ],
 )
@@ -159,6 +156,38 @@ def test_settings_of_nemo_are_read_by_their_names() -> None:
     assert (bare.degrees.tensor, bare.degrees.context, bare.sharding) == (8, 1, "optimizer")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("--recompute-granularity selective --recompute-modules core_attn moe_act --bf16", "core_attn+moe_act"),
+        ("model.recompute_granularity=selective model.recompute_modules=[layernorm,mlp]", "layernorm+mlp"),
+        ('{"recompute_granularity": "selective", "recompute_modules": ["moe"], "seed": 1}', "moe"),
+        ("recompute_granularity: selective\nrecompute_modules: null", ""),
+        ("--recompute-granularity selective --recompute-modules core_attn", ""),
+        ("--recompute-granularity full --recompute-method block --recompute-num-layers 3", "3"),
+        ("--recompute-granularity full --recompute-method block --recompute-num-layers 80", ""),
+        ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", ""),
+    ],
+)
+def test_recomputation_is_read_by_module_and_by_layer(text: str, words: str) -> None:
+    """Modules named as Megatron-LM and NeMo take them, its default none, and layers of the method block."""
+    configuration = _launch(text).configuration.to_configuration(replace(small_architecture(), layers=80))
+    assert configuration.recomputation.partition(":")[2] == words
+
+
+@pytest.mark.parametrize("recomputation", ["selective:layernorm+mlp", "full:1", "selective"])
+@pytest.mark.parametrize("name", ["megatron", "nemo"])
+def test_exported_recomputation_is_read_back(name: str, recomputation: str) -> None:
+    """Modules and layers come back from the files for the plan, by the shorthand as well."""
+    workload = replace(small_workload(), framework=frameworks()["megatron-bridge-25.09"])
+    policy, modules, limit = read_recomputation(recomputation)
+    own = replace(small_configuration(), recompute=policy, recompute_modules=modules, recompute_layers=limit)
+    plan = replace(small_plan(), workload=workload, configuration=own)
+    text = "\n".join(file.text for file in EXPORTS[name].files(plan))
+    for given in (text, f"{own.degrees} mb{own.micro_batch} recompute={recomputation}"):
+        assert configuration_in(given, plan).to_configuration(small_architecture()) == own
+
+
 @pytest.mark.parametrize("name", ["megatron", "slurm", "jobset", "nemo"])
 @pytest.mark.parametrize("layers", [((2, 2),), ((1, 3),), ((1, 1), (1, 1)), ((1, 0), (2, 1))])
 def test_our_own_launch_files_say_the_plan(name: str, layers: tuple[tuple[int, ...], ...]) -> None:
@@ -187,7 +216,8 @@ def test_a_shorthand_takes_what_it_leaves_out_from_the_plan() -> None:
         ("tp3", "do not divide 8"),
         ("tp2 xx4", "no degree"),
         ("tp2 tp4", "two sizes"),
-        ("tp2 recompute=ful", "no choice"),
+        ("tp2 recompute=ful", "no policy"),
+        ("tp2 recompute=selective:conv", "no module"),
         ("mb0", "at least 1"),
         ("tp0", "at least 1"),
     ],

@@ -348,6 +348,6 @@ def test_a_loss_in_chunks_is_read_from_the_notes() -> None:
 
 def test_the_script_of_a_guide_keeps_the_inputs_of_layers_in_the_host() -> None:
     """TRL's guide to a million tokens checkpoints with ``offload``: all layers; other rows say how many."""
-    assert read(notes="chunked loss; levers of the guide not all printed").activations.offloaded_layers == 32
-    assert read(notes="activation offload of 4 layers").activations.offloaded_layers == 4
-    assert read().activations.offloaded_layers == 0
+    assert read(notes="chunked loss; levers of the guide not all printed").offloaded_layers == 32
+    assert read(notes="activation offload of 4 layers").offloaded_layers == 4
+    assert read().offloaded_layers == 0

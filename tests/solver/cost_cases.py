@@ -59,6 +59,8 @@ DEFAULTS: Mapping[str, int] = {
     "sharding": SHARDING_CODES.index(Sharding.OPTIMIZER),
     "rank_order": 0,
     "schedule": 0,
+    "modules": 0,
+    "recompute_layers": 0,
 }
 
 

@@ -14,13 +14,14 @@ from cluster_models.model.architecture import Architecture
 from cluster_models.training.interleaving import Interleaving
 from cluster_models.training.plan import RankOrder
 from cluster_models.training.schedules import PipelineSchedule
-from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
-from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SCHEDULE_CODES, SHARDING_CODES, FloatArray
+from cluster_models.training.workload import Sharding, TrainingWorkload
+from solver.candidates import ORDER_CODES, SCHEDULE_CODES, SHARDING_CODES, FloatArray
 from solver.costs.step_costs import CrossTraffic
 from solver.degrees.staging import kind_rows, objective_weight
 from solver.problem import PlanningProblem
 from solver.refine import Candidate, prepare
 from tests.solver.cost_cases import candidates
+from tests.solver.naive_mixes import every_mix, fitting_mixes
 from tests.solver.naive_schedule import event_ends, legal_groups
 from tests.solver.pipeline_orders import Clocks, stages_of
 from tests.solver.problems import fabrics_of
@@ -278,15 +279,13 @@ def _inner_choices(
             continue
         degrees = {"tensor": t, "context": c, "pipeline": p, "data": d, "expert": e, "expert_tensor": x}
         degrees |= {"virtual_pipeline": v, "micro_batch": b}
-        if any(degrees[name] != size for name, size in workload.pinned.items()):
+        if any(degrees.get(name, size) != size for name, size in workload.pinned.items()):
             continue
-        if any(degrees[name] in sizes for name, sizes in workload.forbidden.items()):
+        if any(degrees.get(name) in sizes for name, sizes in workload.forbidden.items()):
             continue
-        shardings = _useful_sharding(workload, grid, experts, e * x)
-        for recompute, sharding, schedule in product(workload.recompute, shardings, orders):
-            codes = {"recompute": RECOMPUTE_CODES.index(Recompute(recompute)), "rank_order": order}
-            codes["schedule"] = SCHEDULE_CODES.index(schedule)
-            yield {**degrees, **codes, "sharding": SHARDING_CODES.index(sharding)}
+        for sharding, schedule in product(_useful_sharding(workload, grid, experts, e * x), orders):
+            codes = {"rank_order": order, "schedule": SCHEDULE_CODES.index(schedule)}
+            yield {**degrees, **codes, "recompute": 0, "sharding": SHARDING_CODES.index(sharding)}
 
 
 def _scheduled(
@@ -350,7 +349,11 @@ def _useful_sharding(
 
 
 def fitting_candidates(asked: PlanningProblem, *, every_cut: bool = False) -> Iterator[tuple[Candidate, float]]:
-    """Every legal candidate that fits into memory, and what a second of its step counts in the objective."""
+    """Every legal candidate that fits into memory, and what a second of its step counts in the objective.
+
+    Once without recomputation, or where that does not fit once with each that does.
+    """
+    mixes = every_mix(asked)
     for fabric in fabrics_of(asked):
         for degrees in legal_degrees(
             asked.architecture,
@@ -361,8 +364,8 @@ def fitting_candidates(asked: PlanningProblem, *, every_cut: bool = False) -> It
             parts=fabric.nodes_per_unit == 1,
             every_cut=every_cut,
         ):
-            candidate = prepare(asked, fabric, candidates(degrees))
-            if (candidate.memory.total_bytes <= candidate.memory.limit_bytes).all():
+            for mix in fitting_mixes(asked, fabric, degrees, mixes):
+                candidate = prepare(asked, fabric, candidates(degrees | mix))
                 kinds = kind_rows(candidate.batch)
                 weight = objective_weight(asked.workload.objective, fabric.kinds, candidate.batch, kinds)[0]
                 yield candidate, float(weight)
@@ -370,7 +373,10 @@ def fitting_candidates(asked: PlanningProblem, *, every_cut: bool = False) -> It
 
 def best_plan(asked: PlanningProblem, *, every_cut: bool = False) -> tuple[float, int]:
     """The least objective over all candidates that fit and all their placements, and how many candidates fit."""
-    objectives = [
-        best_placement(candidate) * weight for candidate, weight in fitting_candidates(asked, every_cut=every_cut)
-    ]
-    return min(objectives, default=float("inf")), len(objectives)
+    best, fitting = float("inf"), set()
+    for candidate, weight in fitting_candidates(asked, every_cut=every_cut):
+        best = min(best, best_placement(candidate) * weight)
+        batch, free = candidate.batch, {"recompute", "modules", "recompute_layers"}
+        sizes = (int(getattr(batch, name)[0]) for name in batch.__slots__ if name not in free)
+        fitting.add((candidate.fabric.gpus_per_unit, candidate.fabric.kinds, *sizes))
+    return best, len(fitting)

@@ -8,6 +8,7 @@ from itertools import groupby, product
 from cluster_models.links.model import effective_links
 from cluster_models.training.plan import RankOrder
 from solver.candidates import ORDER_CODES
+from solver.degrees.memory_mixes import levels_of, with_mix
 from solver.degrees.priced import mixed_layouts
 from solver.degrees.staging import StageKinds, kind_rows, objective_weight
 from solver.placement.cluster_fabrics import mixed_fabrics
@@ -16,6 +17,7 @@ from solver.problem import PlanningProblem
 from solver.refine import prepare
 from tests.solver.cost_cases import candidates
 from tests.solver.naive import best_placement, legal_degrees
+from tests.solver.naive_mixes import every_mix
 
 
 def mixes_of(asked: PlanningProblem) -> tuple[Fabric, ...]:
@@ -61,14 +63,25 @@ def best_mix(asked: PlanningProblem) -> tuple[float, int]:
             asked.architecture, asked.workload, gpus_per_node=fabric.gpus_per_unit, nodes=fabric.nodes
         ):
             for kinds in legal_mixes(degrees, fabric, asked):
-                batch = candidates(degrees)
-                rows = kind_rows(batch, kinds)
-                counts = mixed_layouts(asked, fabric, batch, rows)
-                layout = tuple(map(tuple, counts.reshape(-1, len(kinds)).tolist()))
-                candidate = prepare(asked, fabric, batch, layout, kinds)
-                if (candidate.memory.total_bytes > candidate.memory.limit_bytes).any():
-                    continue
-                fitting += 1
-                weight = objective_weight(asked.workload.objective, fabric.kinds, batch, rows)[0]
-                best = min(best, best_placement(candidate) * float(weight))
+                steps = list(_fitting_steps(asked, fabric, degrees, kinds))
+                fitting += bool(steps)
+                best = min([best, *steps])
     return best, fitting
+
+
+def _fitting_steps(
+    asked: PlanningProblem, fabric: Fabric, degrees: Mapping[str, int], kinds: StageKinds
+) -> Iterator[float]:
+    """Objectives of every recomputation that fits, with layers spread as for the least and the most of them."""
+    rows = kind_rows(candidates(degrees), kinds)
+    for level in levels_of(asked):
+        batch = with_mix(candidates(degrees), *level)
+        counts = mixed_layouts(asked, fabric, batch, rows)
+        layout = tuple(map(tuple, counts.reshape(-1, len(kinds)).tolist()))
+        for mix in every_mix(asked):
+            candidate = prepare(asked, fabric, candidates(degrees | mix), layout, kinds)
+            if (candidate.memory.total_bytes <= candidate.memory.limit_bytes).all():
+                weight = objective_weight(asked.workload.objective, fabric.kinds, batch, rows)[0]
+                yield best_placement(candidate) * float(weight)
+                if not any(mix.values()):
+                    return

@@ -13,13 +13,14 @@ from cluster_models.cluster.gpus import Precision
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.mixers import LatentAttention
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, Framework, framework
-from cluster_models.training.recompute import KEEP_ALL, ActivationSettings, RecomputeModule
-from cluster_models.training.workload import Recompute
-from solver.candidates import RECOMPUTE_CODES
-from solver.costs.activations import LayerActivations, layer_activations
+from cluster_models.training.recompute import default_modules
+from cluster_models.training.workload import Recompute, RecomputeModule
+from solver.candidates import RECOMPUTE_CODES, module_code
+from solver.costs.activations import LayerActivations, kept_activations, layer_tensors
 from solver.costs.calibration import calibration_of
 from solver.costs.local_sizes import local_sizes
 from solver.costs.memory import stage_memory
+from solver.costs.recomputation import RecomputePolicies
 from tests.solver.cost_cases import H100, LLAMA_70B, MIXTRAL, WORKLOAD, candidates, even_layers
 
 TOKENS = WORKLOAD.sequence_length
@@ -38,11 +39,13 @@ def activations(
     precision: Precision = Precision.BF16,
     generation: Framework = DEFAULT_FRAMEWORK,
 ) -> LayerActivations:
-    """Of one layer on one GPU, micro-batch 1."""
+    """Of one layer on one GPU, micro-batch 1; ``modules`` make recomputation selective."""
     calibration = calibration_of(H100, generation)
-    batch = candidates({"recompute": RECOMPUTE_CODES.index(recompute)})
-    workload = replace(WORKLOAD, precision=precision, framework=generation)
-    return layer_activations(architecture, local_sizes(batch, workload, calibration), calibration, modules)
+    policy = Recompute.SELECTIVE if modules else recompute
+    batch = candidates({"recompute": RECOMPUTE_CODES.index(policy), "modules": module_code(modules)})
+    sizes = local_sizes(batch, replace(WORKLOAD, precision=precision, framework=generation), calibration)
+    tensors = layer_tensors(architecture, sizes, calibration)
+    return kept_activations(architecture, sizes, calibration, tensors, RecomputePolicies.of(batch, generation))
 
 
 def test_a_llama_layer_keeps_what_its_tensors_take() -> None:
@@ -75,9 +78,11 @@ def test_torchtitan_s_selective_policy_keeps_every_second_product() -> None:
 @pytest.mark.parametrize(
     ("model", "module", "freed_per_token"),
     [
-        (LLAMA_70B, RecomputeModule.LAYER_NORM, 2 * 2 * 8192),
-        (LLAMA_70B, RecomputeModule.MLP, 2 * 3 * 28672),
+        (LLAMA_70B, RecomputeModule.LAYER_NORM, 0),  # part of the linear layers behind them
+        (LLAMA_70B, RecomputeModule.MLP, 2 * (8192 + 3 * 28672)),
         (LLAMA_70B, RecomputeModule.CORE_ATTENTION, 4 * 64),
+        (MIXTRAL, RecomputeModule.LAYER_NORM, 2 * 4096),
+        (DEEPSEEK_LIKE, RecomputeModule.LAYER_NORM, 2 * 2 * 4096),
         (MIXTRAL, RecomputeModule.MOE_ACTIVATION, 2 * 2 * 14336),
         (DEEPSEEK_LIKE, RecomputeModule.MLA_UP_PROJECTION, 2 * 32 * (192 + 192 + 128)),
     ],
@@ -95,7 +100,7 @@ def test_a_module_frees_its_own_tensors(
 @settings(max_examples=20)
 @given(
     st.sampled_from([LLAMA_70B, MIXTRAL, DEEPSEEK_LIKE]),
-    st.frozensets(st.sampled_from(sorted(RecomputeModule))),
+    st.frozensets(st.sampled_from(sorted(RecomputeModule)), min_size=1),
     st.sampled_from(sorted(RecomputeModule)),
     st.sampled_from([Precision.BF16, Precision.FP8, Precision.FP32]),
     st.sampled_from([DEFAULT_FRAMEWORK, framework("torchtitan-2025"), framework("megatron-lm-3")]),
@@ -109,20 +114,24 @@ def test_policies_and_modules_only_ever_free(
 ) -> None:
     """Full <= selective <= none, another module never keeps more, and the layer's input always stays."""
     none, selective, full = (
-        activations(model, policy, modules, precision, generation)
+        activations(model, policy, precision=precision, generation=generation)
         for policy in (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)
     )
-    more = activations(model, Recompute.NONE, modules | {another}, precision, generation)
-    kept = [each.layers[0, 0] for each in (full, selective, none)]
-    assert kept == sorted(kept)
-    assert more.layers[0, 0] <= none.layers[0, 0]
+    some, more = (
+        activations(model, modules=each, precision=precision, generation=generation)
+        for each in (modules, modules | {another})
+    )
+    named = [(full, more, some, none)] if default_modules(generation) else []
+    for policies in ((full, selective, none), *named):
+        kept = [each.layers[0, 0] for each in policies]
+        assert kept == sorted(kept)
     assert full.layers[0, 0] == pytest.approx(precision.activation_bytes * model.hidden * TOKENS)
 
 
 def test_offloaded_layers_leave_the_gpu() -> None:
     """Twenty of eighty layers take a quarter of what is kept; more layers than there are take all of it."""
 
-    def kept(settings: ActivationSettings) -> float:
+    def kept(offloaded_layers: int) -> float:
         parts = stage_memory(
             candidates({}),
             even_layers(LLAMA_70B, 1),
@@ -130,10 +139,10 @@ def test_offloaded_layers_leave_the_gpu() -> None:
             workload=WORKLOAD,
             gpu=H100,
             micro_batches=np.array([8]),
-            settings=settings,
+            offloaded_layers=offloaded_layers,
         )
         return float(parts.activations_bytes[0, 0])
 
     layers = 80 * activations().layers[0, 0]
-    assert kept(KEEP_ALL) - kept(ActivationSettings(offloaded_layers=20)) == pytest.approx(layers / 4)
-    assert kept(ActivationSettings(offloaded_layers=100)) == pytest.approx(activations().working[0])
+    assert kept(0) - kept(20) == pytest.approx(layers / 4)
+    assert kept(100) == pytest.approx(activations().working[0])

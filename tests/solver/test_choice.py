@@ -130,7 +130,7 @@ def test_gains_and_losses_add_up_to_the_difference() -> None:
 
 def test_the_order_of_simplicity_is_the_stated_one() -> None:
     """Fewer kinds of parallelism come before even layers, these before fewer virtual stages."""
-    many, uneven, virtual = (0, 3, 0, 0, 0, 1, 0), (0, 2, 0, 1, 0, 1, 0), (0, 2, 0, 0, 0, 4, 0)
+    many, uneven, virtual = (0, 3, 0, 0, 0, 1, 0, 0), (0, 2, 0, 1, 0, 1, 0, 0), (0, 2, 0, 0, 0, 4, 0, 0)
     keys = np.array([many, uneven, virtual])
     assert simplest_first(keys, np.zeros(3)).tolist() == [2, 1, 0]
     assert simpler_in(keys[2], keys[1]) == (Simplicity.EVEN_LAYERS,)

@@ -8,22 +8,23 @@ import pytest
 
 from benchmarks.published_memory import (
     memory_is_known,
-    read_activations,
     read_counter,
     read_expert_tensor,
     read_measured_stage,
+    read_modules,
+    read_offloaded_layers,
 )
 from cluster_models.calibration.training_run import MemoryCounter, NodeGroup, TrainingRun
 from cluster_models.cluster.catalogue import gpu_kind
 from cluster_models.model.architecture import Architecture
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, framework
 from cluster_models.training.plan import Configuration, Degrees, RankOrder
-from cluster_models.training.recompute import ActivationSettings, RecomputeModule
-from cluster_models.training.workload import Recompute, Sharding
+from cluster_models.training.workload import Recompute, RecomputeModule, Sharding
 from solver.costs.calibration import calibration_of
 from solver.run_memory import predict_counted_memory, predict_fits, predict_peak_memory
 from tests.solver.cost_cases import H100, LLAMA_70B, MIXTRAL, WORKLOAD
 
+NORM_AND_ACTIVATION = frozenset({RecomputeModule.LAYER_NORM, RecomputeModule.MOE_ACTIVATION})
 ROW = {"source": "a page", "notes": "", "recompute": "", "tp": "2", "etp": "", "experts": "", "layers": "80"}
 
 
@@ -112,33 +113,22 @@ def test_the_counter_is_read_from_source_and_notes(
 
 
 @pytest.mark.parametrize(
-    ("cells", "read", "known"),
+    ("cells", "modules", "offloaded", "known"),
     [
-        ({"recompute": "full"}, ActivationSettings(), True),
-        ({"recompute": ""}, ActivationSettings(), False),
-        ({"recompute": "selective:sometimes"}, ActivationSettings(), False),
-        (
-            {"recompute": "selective:layernorm+moe_act"},
-            ActivationSettings(frozenset({RecomputeModule.LAYER_NORM, RecomputeModule.MOE_ACTIVATION})),
-            True,
-        ),
-        (
-            {"recompute": "none", "notes": "activation CPU offload of 20 layers; fast"},
-            ActivationSettings(offloaded_layers=20),
-            True,
-        ),
-        (
-            {"recompute": "full", "notes": "CPU checkpointing variants"},
-            ActivationSettings(offloaded_layers=80),
-            True,
-        ),
+        ({"recompute": "full"}, frozenset(), 0, True),
+        ({"recompute": ""}, frozenset(), 0, False),
+        ({"recompute": "selective:sometimes"}, frozenset(), 0, False),
+        ({"recompute": "selective:layernorm+moe_act"}, NORM_AND_ACTIVATION, 0, True),
+        ({"recompute": "selective:norm+act"}, NORM_AND_ACTIVATION, 0, True),
+        ({"recompute": "none", "notes": "activation CPU offload of 20 layers; fast"}, frozenset(), 20, True),
+        ({"recompute": "full", "notes": "CPU checkpointing variants"}, frozenset(), 80, True),
     ],
 )
 def test_recomputed_modules_and_offloaded_layers_are_read(
-    cells: dict[str, str], read: ActivationSettings, known: bool
+    cells: dict[str, str], modules: frozenset[RecomputeModule], offloaded: int, known: bool
 ) -> None:
     """A policy that is not understood cannot be judged."""
-    assert read_activations(ROW | cells) == read
+    assert (read_modules(ROW | cells), read_offloaded_layers(ROW | cells)) == (modules, offloaded)
     assert memory_is_known(ROW | cells) is known
 
 

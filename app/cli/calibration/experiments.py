@@ -15,6 +15,7 @@ from app.cli.terminal import bullets, console
 from app.documents.experiments import ExperimentDocument, ExperimentsDocument
 from app.presentation.figures import percent, plural
 from app.services.calibration.experiments import experiments_for
+from cluster_models.training.recompute import recomputation_words
 
 _FIGURES = ("GPUs", "step", "GiB", "error then")
 
@@ -64,7 +65,9 @@ def experiments_view(document: ExperimentsDocument, output: Path | None) -> Grou
 def _settings(each: ExperimentDocument) -> str:
     configuration = each.configuration
     degrees = " ".join(f"{name}={size}" for name, size in configuration.degrees if size > 1) or "one GPU"
+    modules, limit = frozenset(configuration.recompute_modules), configuration.recompute_layers
+    again = recomputation_words(configuration.recompute, modules, limit)
     return (
-        f"{degrees} micro-batch={configuration.micro_batch_sequences} recompute={configuration.recompute} "
+        f"{degrees} micro-batch={configuration.micro_batch_sequences} recompute={again} "
         f"sharding={configuration.sharding}"
     )

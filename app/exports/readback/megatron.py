@@ -10,8 +10,9 @@ from typing import Any, Final
 from app.exports.claims import Claims
 from app.exports.contract import Files, unreadable
 from app.exports.readback.words import array, expert_order, file_named, flag_number, flags, numbers, same, value
+from app.exports.recomputation import recomputation_said
 from cluster_models.training.plan import RankOrder
-from cluster_models.training.workload import Recompute, Sharding
+from cluster_models.training.workload import Sharding
 
 PLAN_SAYS: Final = frozenset(
     {
@@ -97,7 +98,10 @@ def claims_of_arguments(text: str) -> Claims:
         expert_order=expert_order(text) if has_experts else None,
         head_gradient_limit=_number(given, "--wgrad-deferral-limit"),
         optimizer_copies=_number(given, "--num-distributed-optimizer-instances"),
-        recompute=recompute_of(*(" ".join(given.get(f"--recompute-{name}", ())) for name in _RECOMPUTED)),
+        recompute=recomputation_said(
+            given.get("--recompute-modules", ()),
+            *(" ".join(given.get(f"--recompute-{name}", ())) for name in _RECOMPUTED),
+        ),
     )
     return replace(claims, **_model(given, layers), **(_experts(given, layers) if has_experts else {}))
 
@@ -187,13 +191,6 @@ def sharding_of(*, parameters: bool, optimizer: bool) -> Sharding:
     if parameters and not optimizer:
         raise unreadable("exports.sharding", parameters, "shards parameters and not the optimizer")
     return Sharding.PARAMETERS if parameters else Sharding.OPTIMIZER if optimizer else Sharding.NONE
-
-
-def recompute_of(granularity: str, method: str, layers: str) -> Recompute:
-    """Recomputation by Megatron's settings; whole layers one at a time."""
-    if granularity == "full" and (method, layers) != ("uniform", "1"):
-        raise unreadable("exports.recompute", (method, layers), "is not each layer by itself")
-    return Recompute(granularity or "none")
 
 
 def rows_of_layout(layout: str, pipeline: int) -> Rows:

@@ -11,11 +11,11 @@ from app.exports.readback.megatron import (
     MEGATRON_SAYS,
     connections_said,
     even_rows,
-    recompute_of,
     rows_of_layout,
     sharding_of,
 )
 from app.exports.readback.words import array, expert_order, file_named, setting_number
+from app.exports.recomputation import recomputation_said
 from cluster_models.training.plan import RankOrder
 
 GROUP: Final = "model.microbatch_group_size_per_vp_stage"
@@ -79,7 +79,10 @@ def read_nemo(files: Files) -> Claims:
         shared_hidden=_number(given, "model.moe_shared_expert_intermediate_size"),
         head_gradient_limit=_number(given, "comm_overlap.wgrad_deferral_limit"),
         connections=connections_said(text),
-        recompute=recompute_of(*(_text(given, f"model.recompute_{name}") for name in _RECOMPUTED)),
+        recompute=recomputation_said(
+            [name for name in _text(given, "model.recompute_modules").strip("[]").split(",") if name],
+            *(_text(given, f"model.recompute_{name}") for name in _RECOMPUTED),
+        ),
     )
 
 

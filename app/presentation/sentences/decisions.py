@@ -23,7 +23,7 @@ _NOUNS: Final[Mapping[str, str]] = {
 }
 _SETTINGS: Final = {
     "micro_batch": "micro-batch",
-    "recompute": "recomputation",
+    "recomputation": "recomputation",
     "sharding": "sharding",
     "rank_order": "rank order",
     "schedule": "schedule",

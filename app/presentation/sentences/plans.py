@@ -117,6 +117,15 @@ def _faster_but_worse(*, share: float, more_s: float, parts: Sequence[str], part
     return f"{100 * share:.2f} % faster per step but worse by the objective {difference}."
 
 
+def _memory_options(*, mixes: int, some_layers: bool, only_where_needed: bool) -> str:
+    parts = [f"{mixes} mix{'es' * (mixes > 1)} of recomputation for all layers alike"] * (mixes > 0)
+    parts += ["full recomputation of the first layers of each chunk, any number of them"] * some_layers
+    if not parts:
+        return "nothing is recomputed"
+    needed = " where it does not fit without" if only_where_needed else ""
+    return f"each candidate has the quickest that fits of {' and '.join(parts)}{needed}"
+
+
 def _repeated_tests(*, repeats: int, same_class: bool, agree: bool) -> str:
     where = "on links of the same class" if same_class else "on other links of the cluster"
     return f"{repeats} repeated tests {where}{', which agree' if agree else ''}"
@@ -168,7 +177,7 @@ LIMITS: Final[Mapping[str, Words]] = {
     "limit_rules_kept": "plans keep the rules of workload.placement",
     "limit_layers_filled": "layers are spread over stages as {framework} fills them",
     "limit_layers_by_rule": "layers are spread over stages by rule, at least one to each",
-    "limit_one_recomputation": "all layers have one policy of recomputation",
+    "limit_memory_options": _memory_options,
     "limit_equal_hosts": "plans take as many GPUs of each host, or a part of a single one that divides it",
     "limit_tensor_inside": "tensor groups lie inside a node or NVLink domain",
     "limit_sharded_without_pipeline": "sharded parameters come without a pipeline",

@@ -8,7 +8,7 @@ from app.documents.configuration import ConfigurationDocument
 from cluster_models.errors import InvalidConfiguration, SolverFailed
 from cluster_models.training.plan import Configuration, Plan
 from cluster_models.training.schedules import PipelineSchedule
-from cluster_models.training.workload import Recompute, Sharding
+from cluster_models.training.workload import Recompute, RecomputeModule, Sharding
 from solver.check import check_plan
 from solver.check.memory import memory_violations
 from solver.degrees.layout import filled_stages
@@ -74,6 +74,8 @@ def _violations(plan: Plan, problem: PlanningProblem) -> tuple[str, ...]:
         pinned={},
         forbidden={},
         recompute=tuple(Recompute),
+        recompute_modules=tuple(RecomputeModule),
+        pinned_modules=None,
         sharding=tuple(Sharding),
         schedule=tuple(PipelineSchedule),
         max_gpus=None,

@@ -12,7 +12,15 @@ from cluster_models.cluster.gpus import Precision
 from cluster_models.training.framework_choices import AttentionKernels, CudaGraphs, ExpertDispatch, Float8Scaling
 from cluster_models.training.frameworks import frameworks
 from cluster_models.training.schedules import PipelineSchedule
-from cluster_models.training.workload import Choice, LinkBandwidth, Objective, Optimizer, Recompute, Sharding
+from cluster_models.training.workload import (
+    Choice,
+    LinkBandwidth,
+    Objective,
+    Optimizer,
+    Recompute,
+    RecomputeModule,
+    Sharding,
+)
 
 Options = tuple[tuple[str, str], ...]
 """Values with their words."""
@@ -74,6 +82,15 @@ class Choices:
         (Recompute.SELECTIVE, "selective"),
         (Recompute.FULL, "full"),
     )
+    recompute_modules: Options = (
+        (RecomputeModule.CORE_ATTENTION, "attention scores"),
+        (RecomputeModule.LAYER_NORM, "norms"),
+        (RecomputeModule.MLA_UP_PROJECTION, "up-projections of latent attention"),
+        (RecomputeModule.MLP, "dense MLP"),
+        (RecomputeModule.MOE_ACTIVATION, "activation of experts"),
+        (RecomputeModule.MOE, "whole sparse MLP"),
+        (RecomputeModule.SHARED_EXPERTS, "shared experts"),
+    )
     schedule: Options = (
         (PipelineSchedule.ONE_F_ONE_B, "1F1B, interleaved or not"),
         (PipelineSchedule.GPIPE, "GPipe, breadth-first"),
@@ -109,6 +126,7 @@ class Choices:
         ("expert_tensor", "Expert tensor parallel size (ETP)"),
         ("virtual_pipeline", "Virtual stages (VPP)"),
         ("micro_batch", "Micro-batch, sequences"),
+        ("recompute_layers", "Layers of each chunk that run again whole (0: all)"),
     )
 
 

@@ -27,12 +27,13 @@ from app.web.planning.placement_form import (
     survival_filled,
 )
 from cluster_models.errors import InvalidInput
-from cluster_models.training.workload import DEGREE_NAMES, TrainingWorkload
+from cluster_models.training.workload import DEGREE_NAMES, OPTION_NAMES, TrainingWorkload
 
 Typed = dict[str, Any]
 """Field name to what stands in it: text, or a tuple of texts for a group of boxes."""
 
-_BOXES: Final = ("recompute", "sharding", "schedule")
+_BOXES: Final = ("recompute", "recompute_modules", "sharding", "schedule")
+_RULED: Final = (*DEGREE_NAMES, *OPTION_NAMES)
 _UPLOADS: Final = {
     f"{part}_file": f"{part}_text"
     for part in ("cluster", "model", "workload", "framework", "profile", "runs", "frameworks", "calibration")
@@ -46,6 +47,7 @@ _BOX_OF: Final = {
     "model": "model_text",
 }
 """The box that a document was pasted into, by how the fields of its problems begin."""
+_NAMES: Final = ("avoid_nodes", "pinned_modules")
 _OPTIONS: Final = ("time_limit_s", "effort")
 ROUTING: Final = ("routing", "routing_text", "routing_weights", "keep_expert_order")
 _NUMBER: Final = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?|[+-]?\.\d+([eE][+-]?\d+)?", re.ASCII)
@@ -65,7 +67,7 @@ class FormProblem:
 def blank(*, time_limit_s: float) -> Typed:
     """Texts of the form before anybody typed."""
     default = TrainingWorkload(sequence_length=1, global_batch=1)
-    degrees = {f"{kind}_{name}": "" for kind in ("pinned", "forbidden") for name in DEGREE_NAMES}
+    degrees = {f"{kind}_{name}": "" for kind in ("pinned", "forbidden") for name in _RULED}
     return degrees | {
         "cluster": "",
         "cluster_file": "",
@@ -84,6 +86,8 @@ def blank(*, time_limit_s: float) -> Typed:
         **dict.fromkeys(_SETTINGS, ""),
         "optimizer": str(default.optimizer),
         "recompute": tuple(map(str, default.recompute)),
+        "recompute_modules": tuple(map(str, default.recompute_modules)),
+        "pinned_modules": "",
         "sharding": tuple(map(str, default.sharding)),
         "schedule": tuple(map(str, default.schedule)),
         "memory_headroom_percent": f"{100 * default.memory_headroom:g}",
@@ -117,7 +121,7 @@ def filled(values: Typed, workload: Mapping[str, Any]) -> Typed:
             filled_in[name] = tuple(map(str, workload[name]))
     if "memory_headroom_fraction" in workload:
         filled_in["memory_headroom_percent"] = f"{100 * workload['memory_headroom_fraction']:g}"
-    filled_in["avoid_nodes"] = ", ".join(workload.get("avoid_nodes", ()))
+    filled_in |= {name: ", ".join(workload.get(name) or ()) for name in _NAMES}
     filled_in |= placement_filled(workload.get("placement", {})) | survival_filled(workload)
     for name, value in workload.get("pinned", {}).items():
         filled_in[f"pinned_{name}"] = str(value)
@@ -161,13 +165,11 @@ def workload_data(values: Typed) -> dict[str, Any]:
     if values["memory_headroom_percent"].strip():
         percent = number(values["memory_headroom_percent"])
         data["memory_headroom_fraction"] = percent if isinstance(percent, str) else percent / 100
-    data["avoid_nodes"] = [name.strip() for name in re.split(r"[,\n]", values["avoid_nodes"]) if name.strip()]
-    data["pinned"] = {
-        name: number(values[f"pinned_{name}"]) for name in DEGREE_NAMES if values[f"pinned_{name}"].strip()
-    }
+    data |= {name: names(values[name]) for name in _NAMES if values[name].strip()}
+    data["pinned"] = {name: number(values[f"pinned_{name}"]) for name in _RULED if values[f"pinned_{name}"].strip()}
     data["forbidden"] = {
         name: [number(part) for part in values[f"forbidden_{name}"].split(",") if part.strip()]
-        for name in DEGREE_NAMES
+        for name in _RULED
         if values[f"forbidden_{name}"].strip()
     }
     if placement := placement_data(values, number):
@@ -248,6 +250,11 @@ def sentence_of(problem: FieldProblem) -> str:
     return "; ".join(filter(None, (problem.problem, problem.remedy)))
 
 
+def names(text: str) -> list[str]:
+    """Names with commas or ends of lines between them."""
+    return [name.strip() for name in re.split(r"[,\n]", text) if name.strip()]
+
+
 def number(text: str) -> Any:
     """The number that ``text`` spells, else ``text`` itself for the documents to refuse."""
     text = text.strip()
@@ -281,6 +288,9 @@ def label(name: str) -> str:
         "overlap_gradients": "Gradient overlap",
         "overlap_parameters": "Parameter overlap",
         "overlap_tensor": "Tensor overlap",
+        "recompute_blocks": "Recomputation of some layers",
+        "recompute_modules": "Modules that may run again",
+        "pinned_modules": "Modules that run again, exactly",
         "cuda_graphs": "CUDA graphs",
         "float8_scaling": "FP8 scaling",
         "avoid_nodes": "Nodes to avoid",

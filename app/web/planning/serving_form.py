@@ -12,7 +12,7 @@ from app.services.field_paths import errors_under
 from app.services.planning.requests import OptionsDocument, ServedModelRequest, ServingPlanRequest
 from app.web.planning.asked import asked_cluster, asked_model, read_parts
 from app.web.planning.choices import Options
-from app.web.planning.form import FormProblem, Typed, number, options_data, sentence_of
+from app.web.planning.form import FormProblem, Typed, names, number, options_data, sentence_of
 from cluster_models.serving.engines import DEFAULT_ENGINE, serving_engines
 from cluster_models.serving.goal import PINNABLE, ServingMode, ServingObjective
 from cluster_models.serving.workload import CacheFormat, WeightFormat
@@ -118,7 +118,7 @@ def workload_data(values: Typed) -> dict[str, Any]:
     data |= {name: values[name] for name in _WORDS if values[name]}
     if drafts := {name: number(values[name]) for name in _DRAFTS if values[name].strip()}:
         data["speculation"] = drafts
-    data["avoid_nodes"] = [name.strip() for name in re.split(r"[,\n]", values["avoid_nodes"]) if name.strip()]
+    data["avoid_nodes"] = names(values["avoid_nodes"])
     data["pinned"] = {
         name: number(values[f"pinned_{name}"]) for name in PINNABLE if values[f"pinned_{name}"].strip()
     }

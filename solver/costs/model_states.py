@@ -1,0 +1,81 @@
+"""Weights, gradients and optimizer states on every pipeline rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from cluster_models.cluster.gpus import Precision
+from cluster_models.training.workload import Optimizer, Sharding, TrainingWorkload
+from solver.candidates import CandidateBatch, FloatArray, IntArray
+from solver.costs.calibration import Calibration
+from solver.costs.data_parallel import reduces_each_micro_batch
+from solver.costs.local_sizes import is_sharded
+from solver.costs.parameters import LocalParameters, sharing_ranks
+
+MOMENT_BYTES: Final = {Optimizer.ADAM: 8.0, Optimizer.SGD: 4.0}
+"""Two FP32 moments (Adam) or one (SGD with momentum) per parameter."""
+MASTER_BYTES: Final = 4.0
+"""An FP32 weight beside the 16-bit one; with Adam 18 bytes in all where gradients are FP32 (Megatron-LM's
+distributed optimizer documentation).  FP32 training has no other weight."""
+WEIGHT_BYTES: Final = {Precision.MXFP8: 2.0 * (1.0 + 1.0 / 32.0), Precision.FP32: 4.0}
+"""Bytes of a weight as products read it, 2 unless listed: 16 bits, or an 8-bit weight and its transpose
+(Transformer Engine with FP8 parameters, Megatron's ``--fp8-param-gather``, which NVIDIA's FP8 recipes set); MXFP8
+has a scale for every 32 elements of both copies."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStates:
+    """Bytes (n, P) of what outlives a micro-batch, and parameters ``owned`` after sharding."""
+
+    weights: FloatArray
+    gradients: FloatArray
+    optimizer: FloatArray
+    owned: FloatArray
+
+
+def model_states(
+    batch: CandidateBatch,
+    parameters: LocalParameters,
+    workload: TrainingWorkload,
+    calibration: Calibration,
+    micro_batches: IntArray,
+) -> ModelStates:
+    """ZeRO-3 adds two gathered layers and what lies outside layers, and gradients of one layer and of that.
+
+    PyTorch FSDP keeps an FP32 shard alone; its pipelines gather once and reduce after the last micro-batch
+    (``torch.distributed.pipelining``, ``backward_maybe_with_nosync``).  Gradients that are reduced once are summed
+    whole over several micro-batches; those of ZeRO-2 stay on their owner alone once their layer is through (arXiv
+    1910.02054, section 5.2).
+    """
+    framework, fp32 = calibration.framework, workload.precision is Precision.FP32
+    common_ranks, routed_ranks = (ranks[:, None] for ranks in sharing_ranks(batch, framework))
+    whole = parameters.common + parameters.routed
+    owned = parameters.common / common_ranks + parameters.routed / routed_ranks
+    layer = parameters.largest_layer[:, None]
+    zero3 = is_sharded(batch, Sharding.PARAMETERS)[:, None]
+    stays_whole = framework.sharded_master & (batch.pipeline > 1)[:, None]
+    gathered = np.where(stays_whole, whole, np.minimum(whole, 2.0 * layer + parameters.tables))
+    sums_whole = stays_whole | (framework.reduces_once & (micro_batches > 1))[:, None]
+    last = whole if framework.reduces_once else whole + owned
+    passing = np.minimum(whole, owned + layer + parameters.tables)
+    owners = reduces_each_micro_batch(batch, framework)[:, None]
+    summed = np.where(zero3 & sums_whole, last, np.where(zero3 | owners, passing, whole))
+    weight_bytes = WEIGHT_BYTES.get(workload.precision, 2.0)
+    narrow = 0.5 if framework.sixteen_bit_states else 1.0
+    if framework.sharded_master:
+        sharded = narrow * MASTER_BYTES * owned + weight_bytes * gathered
+    else:
+        sharded = weight_bytes * np.minimum(whole, owned + gathered)
+    no_master = fp32 or framework.sixteen_bit_states
+    master = np.where(zero3 & framework.sharded_master, 0.0, 0.0 if no_master else MASTER_BYTES)
+    gradient_bytes = max(framework.gradient_bytes, workload.precision.activation_bytes if fp32 else 0.0)
+    gradient_bytes += framework.own_gradient_bytes
+    return ModelStates(
+        weights=np.where(zero3, sharded, weight_bytes * whole),
+        gradients=gradient_bytes * summed,
+        optimizer=(narrow * MOMENT_BYTES[workload.optimizer] + master) * owned,
+        owned=owned,
+    )
