@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -72,6 +73,16 @@ def pairs(rows: Iterable[tuple[str, str]]) -> RenderableType:
     for name, value in rows:
         table.add_row(Text(name, style="dim"), Text(value))
     return table
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> RenderableType:
+    """A table without frames, whose cells are folded where the terminal is narrow."""
+    made = Table(box=box.SIMPLE, pad_edge=False)
+    for name in columns:
+        made.add_column(name, overflow="fold")
+    for row in rows:
+        made.add_row(*map(Text, row))
+    return made
 
 
 def command_line(text: str, *, indent: int = 2) -> Text:

@@ -17,9 +17,9 @@ from app.exports.options import Options
 from app.exports.readback.torchtitan import SCHEDULES, TORCHTITAN_SAYS, read_torchtitan, split_layers
 from app.exports.recomputation import refuse_modules
 from cluster_models.cluster.gpus import Precision
-from cluster_models.training.interleaving import equal_group
+from cluster_models.training.interleaving import Interleaving, equal_group
 from cluster_models.training.plan import RankOrder
-from cluster_models.training.schedules import PipelineSchedule
+from cluster_models.training.schedules import PipelineSchedule, as_run
 from cluster_models.training.workload import Sharding
 
 Setting = int | str | tuple[tuple[str, ...], ...]
@@ -55,12 +55,24 @@ def render_torchtitan(launch: Launch, options: Options) -> Files:  # noqa: ARG00
     arguments = [
         f"    --{table}.{name} {_word(value)}" for table, rows in settings.items() for name, value in rows.items()
     ]
+    if overlaps := _overlaps_tensor(launch):
+        arguments += ["    --compile.enable", "    --compile.enable_async_tensor_parallel"]
     script = [*about, "TORCHTITAN_ARGS=(", *arguments, ")", *expert_order_lines(launch.plan)]
     files = [ExportFile("torchtitan_args.sh", "\n".join(script) + "\n")]
     fold = launch.degrees.tensor * launch.degrees.context
     if launch.degrees.expert == 1 or launch.degrees.expert % fold == 0:
+        if overlaps:
+            settings["parallelism"]["enable_async_tensor_parallel"] = True
+            settings["compile"] = {"enable": True}
         files.append(ExportFile("torchtitan.toml", _toml(about, settings, str(launch.configuration.recompute))))
     return tuple(files)
+
+
+def _overlaps_tensor(launch: Launch) -> bool:
+    """Whether tensor parallel collectives are priced beside matrix products, as ``torch.compile`` arranges them."""
+    framework = as_run(launch.workload.framework, launch.configuration.schedule)
+    known = framework.interleaving is Interleaving.PYTORCH and framework.overlap_tensor
+    return known and launch.degrees.tensor > 1
 
 
 def _refuse(launch: Launch) -> None:

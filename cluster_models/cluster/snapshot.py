@@ -31,12 +31,14 @@ class ClusterSnapshot:
     """One version of a cluster.  ``id`` is derived from the content, so equal snapshots share it.
 
     ``link_shares``: what failures left of links since they were measured; those of other nodes say nothing.
+    ``links_faster``: a factor on the bandwidth between nodes that NVLink does not join, as if they had other links.
     """
 
     id: str
     cluster: Cluster
     samples: tuple[Sample, ...]
     link_shares: tuple[LinkShare, ...] = ()
+    links_faster: float = 1.0
 
     def __post_init__(self) -> None:
         names = {node.name for node in self.cluster.nodes}

@@ -220,7 +220,7 @@ def effective_links(
 
 
 def _shares(snapshot: ClusterSnapshot, position: dict[str, int], proximity: IntArray) -> FloatArray:
-    """Remaining shares (N, N) of the bandwidth between nodes; 1 where NVLink joins them."""
+    """Factors (N, N) on the bandwidth between nodes: what is left, times faster; 1 where NVLink joins them."""
     left = np.ones((len(position), len(position)))
     for each in snapshot.link_shares:
         if each.node not in position or (each.other and each.other not in position):
@@ -228,6 +228,7 @@ def _shares(snapshot: ClusterSnapshot, position: dict[str, int], proximity: IntA
         a, b = position[each.node], position[each.other] if each.other else slice(None)
         left[a, b] = np.minimum(left[a, b], each.share)
         left[b, a] = np.minimum(left[b, a], each.share)
+    left *= snapshot.links_faster
     left[proximity <= Proximity.SAME_NVLINK_DOMAIN] = 1.0
     return left
 

@@ -22,7 +22,7 @@ class PairKinds:
 
     ``kind`` (N, N) indexes the kinds; of each (U,) the ``row`` of the measured link in the tables (-1: none),
     ``link_class`` and ``latency_s``, the seconds of a transfer of no bytes (0 for a measured link, whose times hold
-    their own).  ``share``: what failures left of the bandwidth.
+    their own).  ``share``: what failures left of the bandwidth, or more than 1 as if it were larger.
     """
 
     kind: IntArray
@@ -59,13 +59,13 @@ def pair_kinds(
 
 
 def with_shares(kinds: PairKinds, share: FloatArray) -> PairKinds:
-    """``kinds`` with pairs of their own for what failures left of the bandwidth of each pair, ``share`` (N, N)."""
-    hurt = share < 1.0
-    pairs = np.stack([kinds.kind[hurt].astype(np.float64), share[hurt]], axis=1)
+    """``kinds`` with pairs of their own for what became of the bandwidth of each pair, ``share`` (N, N)."""
+    changed = share != 1.0
+    pairs = np.stack([kinds.kind[changed].astype(np.float64), share[changed]], axis=1)
     found, place = np.unique(pairs, axis=0, return_inverse=True)
     like = found[:, 0].astype(np.int64)
     kind = kinds.kind.copy()
-    kind[hurt] = len(kinds.row) + place.ravel()
+    kind[changed] = len(kinds.row) + place.ravel()
     return PairKinds(
         kind=kind,
         row=np.concatenate([kinds.row, kinds.row[like]]),

@@ -16,6 +16,15 @@ class ExpertDispatch(StrEnum):
     """DeepEP's successor for NVLink domains larger than a node."""
 
 
+class Overlap(StrEnum):
+    """Communication that runs beside compute; the value is the fact of ``Framework`` that says so."""
+
+    GRADIENTS = "overlap_gradients"
+    PARAMETERS = "overlap_parameters"
+    TENSOR = "overlap_tensor"
+    EXPERTS = "expert_overlap"
+
+
 class AttentionKernels(StrEnum):
     """Whose fused attention runs."""
 

@@ -23,6 +23,7 @@ from cluster_models.training.framework_choices import (
     ExpertBalance,
     ExpertDispatch,
     Float8Scaling,
+    Overlap,
     SelectiveRecompute,
 )
 from cluster_models.training.interleaving import Interleaving
@@ -248,6 +249,10 @@ class Framework:
     ]
     expert_overlap: Annotated[
         bool, Fact("Dispatch and combine run beside the compute of another micro-batch.", setting=True)
+    ]
+    overlaps: Annotated[
+        tuple[Overlap, ...],
+        Fact("Overlaps that a run can switch on where it has them not by itself.", least=0),
     ]
     expert_tensor: Annotated[
         bool, Fact("Experts may have a tensor parallel size of their own (--expert-tensor-parallel-size).")

@@ -1,4 +1,4 @@
-"""``meshwright compare``: the own configuration beside the plan, part by part."""
+"""``meshwright compare`` and ``sensitivity``: the plan beside other configurations, and beside other hardware."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.common_options import GpuPrice, Json, Tokens
+from app.cli.common_options import Calibration, Cluster, FrameworkFile, GpuPrice, Json, Model, Tokens, Workload
 from app.cli.endings import reported
 
 
@@ -64,6 +64,30 @@ def compare(  # noqa: PLR0913, PLR0917 - one argument for each option
     run_compare(others, files=files, gpus=gpus, budget=budget_of(tokens, gpu_price), as_json=as_json)
 
 
+@reported
+def sensitivity(
+    *,
+    cluster: Cluster,
+    model: Model,
+    workload: Workload,
+    framework_file: FrameworkFile = None,
+    calibration: Calibration = None,
+    time_limit: Annotated[
+        float | None, typer.Option("--time-limit", metavar="SECONDS", help="For all searches together; default 60.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the fastest plan for fewer GPUs, and what a node more, faster links, more memory or a switch brings."""
+    from app.cli.planning.planning import ProblemFiles, options_of  # noqa: PLC0415 - see above
+    from app.cli.planning.routed import Routed  # noqa: PLC0415 - see above
+    from app.cli.planning.sensitivity import run_sensitivity  # noqa: PLC0415 - see above
+
+    files = ProblemFiles(cluster, model, workload, framework_file, calibration, Routed())
+    options = options_of(time_limit=time_limit, effort=None, seed=None, gap=None, backend=None)
+    run_sensitivity(files, options=options, as_json=as_json)
+
+
 def add_commands(app: typer.Typer) -> None:
-    """Add ``compare`` to the commands of ``meshwright``."""
+    """Add both to the commands of ``meshwright``."""
     app.command()(compare)
+    app.command()(sensitivity)

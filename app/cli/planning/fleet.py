@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import typer
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from app.cli.connection import service
@@ -26,7 +23,7 @@ from app.cli.files import (
 from app.cli.planning.remote_planning import followed
 from app.cli.progress import cancelled_by_interrupt, progress_line, shown_progress
 from app.cli.server import chosen_server
-from app.cli.terminal import console, error_console, section
+from app.cli.terminal import console, error_console, section, table
 from app.documents.fleet import FleetPlanDocument, NoFleetPlanDocument, fleet_document
 from app.documents.model import model_document
 from app.presentation.fleet import (
@@ -137,20 +134,11 @@ def _searched(problem: FleetProblem, options: SearchOptions) -> FleetPlan | NoFl
 def _view(plan: FleetPlan, *, everything: bool) -> RenderableType:
     parts: list[RenderableType] = [
         Text(headline(plan), style="bold"),
-        _table(SHARE_COLUMNS, map(share_cells, plan.shares)),
+        table(SHARE_COLUMNS, map(share_cells, plan.shares)),
         section("How good is it?", Text(proof(plan))),
     ]
     if everything:
-        parts.append(section("Steps by GPUs", _table(CURVE_COLUMNS, map(curve_cells, plan.curves))))
+        parts.append(section("Steps by GPUs", table(CURVE_COLUMNS, map(curve_cells, plan.curves))))
     else:
         parts.append(Text("\n--verbose adds the step of each job by number of GPUs.", style="dim"))
     return Group(*parts)
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> RenderableType:
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for name in columns:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
 
 import pytest
@@ -88,3 +89,15 @@ def test_torchtitan_takes_no_zero_bubble_schedule_of_one_stage_a_rank() -> None:
     """PyTorch has the class for several stages alone."""
     with pytest.raises(InvalidConfiguration, match="several stages on a rank"):
         export("torchtitan").files(scheduled(PipelineSchedule.ZERO_BUBBLE, ((3, 3),)))
+
+
+def test_asynchronous_tensor_parallelism_is_switched_on_where_it_was_priced() -> None:
+    """Releases from 0.3 on have it under compile, those before under parallelism; split backwards do without."""
+    plain, overlapped = (under(PLANS["dense"], "torchtitan-2025", overlap_tensor=on) for on in (False, True))
+    assert "async" not in "".join(file.text for file in export("torchtitan").files(plain))
+    arguments, toml = export("torchtitan").files(overlapped)
+    assert "    --compile.enable\n    --compile.enable_async_tensor_parallel\n" in arguments.text
+    tables = tomllib.loads(toml.text)
+    assert (tables["compile"]["enable"], tables["parallelism"]["enable_async_tensor_parallel"]) == (True, True)
+    split = under(V_OF_STAGES, "torchtitan-2025", overlap_tensor=True)
+    assert "async" not in "".join(file.text for file in export("torchtitan").files(split))
