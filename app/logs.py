@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import structlog
+from opentelemetry import trace
 
 from app.settings import Settings
 
@@ -26,6 +27,7 @@ def configure_logs(settings: Settings) -> None:
     written = as_json if settings.log_json else as_text
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
+        _with_trace,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
@@ -36,6 +38,14 @@ def configure_logs(settings: Settings) -> None:
         cache_logger_on_first_use=False,
     )
     _write_alike(shared, written)
+
+
+def _with_trace(
+    _logger: structlog.typing.WrappedLogger, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """The event with the id of the trace that it belongs to, if any."""
+    current = trace.get_current_span().get_span_context()
+    return {**event, "trace_id": trace.format_trace_id(current.trace_id)} if current.is_valid else event
 
 
 @contextmanager

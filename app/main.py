@@ -67,6 +67,7 @@ from app.problems import PROBLEM_RESPONSE
 from app.resources import Service
 from app.settings import DEFAULT_TENANT, Role, Settings
 from app.starting import connect, explained, listening_socket
+from app.tracing import start_tracing
 from app.trusted_requests import TrustedRequests
 from app.warming import warm_up_beside
 from app.web import manual
@@ -156,7 +157,7 @@ def create_app(settings: Settings, *, tenant: str = DEFAULT_TENANT) -> FastAPI:
     app.add_middleware(AccessControl, settings=settings, tenant=tenant)
     app.add_middleware(GZipMiddleware, minimum_size=2000, compresslevel=5)
     app.add_middleware(TrustedRequests, hosts=settings.known_hosts)
-    app.add_middleware(ObservedRequests, metrics=metrics)
+    app.add_middleware(ObservedRequests, metrics=metrics, logs_reads=settings.log_reads)
     app.add_middleware(ConditionalRequests)
     app.add_middleware(HeadRequests)
     return app
@@ -175,6 +176,7 @@ def serve(
     newest schema.
     """
     configure_logs(settings)
+    send_spans = start_tracing(settings.role)
     with explained(settings):
         if settings.role is Role.ALL:
             lock_data_folder(settings).release()
@@ -183,6 +185,7 @@ def serve(
         connect(settings.resolved_jobs_database_url)
     if settings.role is Role.WORKER:
         run_worker(settings)
+        send_spans()
         return
     with listening or listening_socket(settings) as own, suppress(KeyboardInterrupt):
         announce(f"http://{settings.host}:{own.getsockname()[1]}/")
@@ -196,6 +199,7 @@ def serve(
         )
         warm_up_beside(lambda: server.started, lambda: server.should_exit)
         server.run(sockets=[own])
+        send_spans()
         if not server.started:
             sys.exit(1)
 

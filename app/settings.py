@@ -161,6 +161,9 @@ class Settings(BaseSettings):
         default=None, ge=0, le=65535, description="Port of /metrics in role worker; none serves none."
     )
     log_json: bool = Field(default=False, description="One JSON object a line instead of text for people.")
+    log_reads: bool = Field(
+        default=False, description="Log requests that only read and succeed too; all others are logged anyhow."
+    )
 
     @property
     def resolved_database_url(self) -> str:

@@ -14,7 +14,8 @@ from app.resources import TENANT, Service, whole_service_of
 from app.services.decisions.replan_steps import Actor
 
 COOKIE: Final = "meshwright_session"
-_PRINCIPAL: Final = "principal"
+PRINCIPAL: Final = "principal"
+"""Key in the state of a request: who sends it."""
 
 
 class InvalidCredentials(Exception):
@@ -50,7 +51,7 @@ def read_credentials(request: Request) -> Principal | None:
 def admit(request: Request, principal: Principal) -> None:
     """Let routes see the request as its sender's, with the rows of the sender's tenant and no others."""
     state = request.scope.setdefault("state", {})
-    state[_PRINCIPAL] = principal
+    state[PRINCIPAL] = principal
     state[TENANT] = principal.tenant_id
 
 
@@ -61,13 +62,13 @@ def service_for(request: Request, tenant: str) -> Service:
 
 def principal_of(request: Request) -> Principal:
     """Who sends a request that came through access control."""
-    principal: Principal = request.scope["state"][_PRINCIPAL]
+    principal: Principal = request.scope["state"][PRINCIPAL]
     return principal
 
 
 def known_actor(request: Request) -> Actor | None:
     """Who acts, where the request proves it: the name of the key, or of who is signed in."""
-    principal = request.scope.get("state", {}).get(_PRINCIPAL)
+    principal = request.scope.get("state", {}).get(PRINCIPAL)
     return Actor(principal.name, verified=True) if principal is not None and principal.name else None
 
 

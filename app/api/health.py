@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Annotated, Final
 
 import structlog
@@ -19,9 +18,8 @@ from app.problems import TYPES, problem_response
 from app.resources import Service, whole_service_of
 from app.services import workers
 from app.services.errors import NotFound
-from app.services.planning import plans
+from app.services.gauges import WORKER_SEEN_WITHIN, take_gauges
 
-WORKER_SEEN_WITHIN: Final = timedelta(seconds=30)
 ANSWER_WITHIN_S: Final = 3.0
 """Probes give up soon; a database that takes longer does not answer."""
 
@@ -59,10 +57,13 @@ async def get_readiness(request: Request) -> Response:
 
 @router.get("/metrics", response_class=Response)
 async def get_metrics(request: Request) -> Response:
-    """Measurements for Prometheus; plans are counted only while the database answers."""
+    """Measurements for Prometheus; what the database knows is as it was last while that does not answer."""
     service = whole_service_of(request)
-    await _asked(_count_plans, service)
-    return Response(generate_latest(service.metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    missing = await _asked(_measure, service)
+    service.metrics.database_up.set(missing is None)
+    metrics = service.metrics
+    text = generate_latest(metrics.registry) + generate_latest(metrics.asked)
+    return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 @router.get("/problems/{name}")
@@ -88,10 +89,9 @@ async def _asked(ask: Callable[[Service], str | None], service: Service) -> str 
         return "The database does not answer."
 
 
-def _count_plans(service: Service) -> None:
+def _measure(service: Service) -> None:
     with service.read_sessions() as session:
-        for status, count in plans.count_by_status(session).items():
-            service.metrics.plans.labels(status).set(count)
+        take_gauges(session, service.metrics)
 
 
 def _missing(service: Service) -> str | None:

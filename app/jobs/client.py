@@ -13,6 +13,7 @@ import app.jobs.sqlite_engine  # noqa: F401 - prepares every SQLite connection o
 from app.db.engine import make_engine
 from app.jobs.names import APPLICATION, JobKind
 from app.services.webhooks.webhook_deliveries import Due
+from app.tracing import carried
 
 OPEN_JOBS: Final = ("ENQUEUED", "PENDING", "DELAYED")
 DONE: Final = "SUCCESS"
@@ -48,8 +49,8 @@ class JobClient:
         )
 
     def enqueue(self, plan_id: str) -> None:
-        """Queue the solve of a plan; nothing happens when it is queued, running or done."""
-        self._enqueue(JobKind.SOLVE, plan_id, plan_id)
+        """Queue the solve of a plan, in the current trace; nothing happens when it is queued, running or done."""
+        self._enqueue(JobKind.SOLVE, plan_id, plan_id, carried())
 
     def enqueue_decision(self, replan_id: str) -> None:
         """Queue the decision of a replan whose window has ended; nothing happens when it is queued or done."""

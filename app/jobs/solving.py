@@ -7,6 +7,7 @@ import time
 from typing import Any, Final
 
 import structlog
+from opentelemetry import trace
 
 from app.db.status import PlanStatus
 from app.jobs.child import ChildEnd, Ending, run_child
@@ -16,6 +17,7 @@ from app.jobs.patience import patiently
 from app.services.planning import solves
 from app.services.planning.course import Course
 from app.services.planning.solves import SolveRequest, failure
+from app.tracing import Phases
 from cluster_models.units import GIB
 
 CRASHED: Final = "crashed"
@@ -30,6 +32,16 @@ def attempt(context: JobContext, *, plan_id: str) -> str:
     request = patiently(context, lambda session: solves.begin_attempt(session, plan_id=plan_id))
     if request is None:
         return GONE
+    with structlog.contextvars.bound_contextvars(plan_id=plan_id, tenant=request.tenant_id):
+        return _attempt(context, plan_id, request)
+
+
+def _attempt(context: JobContext, plan_id: str, request: SolveRequest) -> str:
+    backend, span = str(request.options.get("backend", "unknown")), trace.get_current_span()
+    span.set_attributes({"meshwright.kind": request.kind, "meshwright.tenant": request.tenant_id})
+    if request.waited_s is not None:
+        context.metrics.queue_seconds.observe(request.waited_s)
+        span.set_attribute("meshwright.waited_s", request.waited_s)
     started = time.monotonic()
     context.solving.add(plan_id)
     try:
@@ -39,7 +51,7 @@ def attempt(context: JobContext, *, plan_id: str) -> str:
     finally:
         context.solving.discard(plan_id)
     outcome = _record(context, plan_id, request, end)
-    backend = str(request.options.get("backend", "unknown"))
+    span.set_attribute("meshwright.outcome", outcome)
     context.metrics.solve_seconds.labels(backend, outcome).observe(time.monotonic() - started)
     return outcome
 
@@ -67,14 +79,20 @@ def _run(context: JobContext, plan_id: str, request: SolveRequest) -> ChildEnd:
         "memory_limit_bytes": None if memory is None else int(memory * GIB),
     }
     time_limit_s = float(request.options.get("time_limit_s", settings.default_time_limit_s))
-    end = run_child(
-        settings.solve_command,
-        json.dumps(message).encode(),
-        hard_limit_s=time_limit_s + settings.overrun_s,
-        scratch_root=settings.data_dir / "scratch",
-        on_progress=lambda newest: following.keep(course.after(newest)),
-        should_stop=following.should_stop,
-    )
+    with Phases("preparing") as phases:
+
+        def on_progress(newest: dict[str, Any]) -> None:
+            phases.enter(str(newest.get("phase", "searching")))
+            following.keep(course.after(newest))
+
+        end = run_child(
+            settings.solve_command,
+            json.dumps(message).encode(),
+            hard_limit_s=time_limit_s + settings.overrun_s,
+            scratch_root=settings.data_dir / "scratch",
+            on_progress=on_progress,
+            should_stop=following.should_stop,
+        )
     following.write_rest()
     return end
 
@@ -91,7 +109,7 @@ def _record(context: JobContext, plan_id: str, request: SolveRequest, end: Child
         return _finish(context, plan_id, PlanStatus.FAILED, error=error)
     if end.answer is None:
         context.metrics.child_crashes.inc()
-        log.warning("solve_crashed", plan_id=plan_id, exit_code=end.exit_code, stderr=end.stderr_tail)
+        log.warning("solve_crashed", exit_code=end.exit_code, stderr=end.stderr_tail)
         return CRASHED
     return _record_answer(context, plan_id, request, end.answer)
 
@@ -102,6 +120,7 @@ def _record_answer(context: JobContext, plan_id: str, request: SolveRequest, ans
         backend = str(request.options.get("backend", "unknown"))
         if (gap := answer["plan"].get("certificate", {}).get("gap")) is not None:
             context.metrics.gap_at_stop.labels(backend).observe(gap)
+            trace.get_current_span().set_attribute("meshwright.gap", gap)
         return _finish(context, plan_id, PlanStatus.SUCCEEDED, result=answer["plan"])
     if kind == "no_plan":
         return _finish(context, plan_id, PlanStatus.INFEASIBLE, result=answer["no_plan"])

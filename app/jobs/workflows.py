@@ -10,6 +10,7 @@ import app.jobs.sqlite_engine  # noqa: F401 - prepares every SQLite connection o
 from app.jobs import deciding, delivering, preparing, solving
 from app.jobs.context import JobContext
 from app.jobs.names import JobKind
+from app.tracing import job_span
 
 ATTEMPTS: Final = 3
 """A crashed child is tried twice more; "nothing fits" is an answer and is not tried again."""
@@ -29,19 +30,23 @@ def _bound() -> JobContext:
 
 
 @DBOS.workflow(name=JobKind.SOLVE.value)
-def solve_plan(plan_id: str) -> str:
-    """Solve the plan; after a restart, attempts that ended are not repeated."""
+def solve_plan(plan_id: str, trace: str = "") -> str:
+    """Solve the plan; after a restart, attempts that ended are not repeated.
+
+    ``trace``: that of the request; jobs of earlier versions have none.
+    """
     for number in range(1, ATTEMPTS + 1):
-        outcome = attempt_solve(plan_id, number)
+        outcome = attempt_solve(plan_id, number, trace)
         if outcome != solving.CRASHED:
             return outcome
     return give_up(plan_id)
 
 
 @DBOS.step(name="attempt_solve")
-def attempt_solve(plan_id: str, number: int) -> str:  # noqa: ARG001 - the number tells recorded steps apart
+def attempt_solve(plan_id: str, number: int, trace: str) -> str:
     """One attempt; see ``solving.attempt``."""
-    return str(solving.attempt(_bound(), plan_id=plan_id))
+    with job_span("solve", trace, {"meshwright.plan": plan_id, "meshwright.attempt": number}):
+        return str(solving.attempt(_bound(), plan_id=plan_id))
 
 
 @DBOS.step(name="give_up")
@@ -61,9 +66,10 @@ def decide_replan(replan_id: str) -> str:
 
 
 @DBOS.step(name="attempt_decision")
-def attempt_decision(replan_id: str, number: int) -> str:  # noqa: ARG001 - the number tells recorded steps apart
+def attempt_decision(replan_id: str, number: int) -> str:
     """One attempt; see ``deciding.attempt``."""
-    return deciding.attempt(_bound(), replan_id=replan_id)
+    with job_span("decide", "", {"meshwright.replan": replan_id, "meshwright.attempt": number}):
+        return deciding.attempt(_bound(), replan_id=replan_id)
 
 
 @DBOS.step(name="give_up_decision")

@@ -23,11 +23,14 @@ MAX_RESCUES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class SolveRequest:
-    """Input of a solving child, as JSON values of the domain."""
+    """Input of a solving child, as JSON values of the domain; ``waited_s`` until the first attempt at it."""
 
     snapshot: dict[str, Any]
     problem: dict[str, Any]
     options: dict[str, Any]
+    kind: str
+    tenant_id: str
+    waited_s: float | None
 
 
 def begin_attempt(session: Session, *, plan_id: str) -> SolveRequest | None:
@@ -40,11 +43,21 @@ def begin_attempt(session: Session, *, plan_id: str) -> SolveRequest | None:
         update(PlanRow).where(PlanRow.id == plan_id, PlanRow.started_at.is_(None)).values(started_at=now)
     )
     row = session.execute(
-        select(SnapshotRow.document, PlanRow.problem, PlanRow.options)
+        select(
+            SnapshotRow.document,
+            PlanRow.problem,
+            PlanRow.options,
+            PlanRow.kind,
+            PlanRow.tenant_id,
+            PlanRow.attempts,
+            PlanRow.created_at,
+        )
         .join(SnapshotRow, (SnapshotRow.id == PlanRow.snapshot_id) & (SnapshotRow.tenant_id == PlanRow.tenant_id))
         .where(PlanRow.id == plan_id)
     ).one()
-    return SolveRequest(*row)
+    document, problem, options, kind, tenant_id, attempts, created_at = row
+    waited_s = (now - created_at).total_seconds() if attempts == 1 else None
+    return SolveRequest(document, problem, options, kind, tenant_id, waited_s)
 
 
 def save_progress(session: Session, *, plan_id: str, progress: dict[str, Any] | None) -> bool:

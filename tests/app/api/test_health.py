@@ -12,6 +12,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode, checks
 from schemathesis.specs.openapi import checks as openapi
+from structlog.testing import capture_logs
 
 from app.db.engine import SessionFactory, transaction
 from app.main import create_app
@@ -56,6 +57,7 @@ def test_a_database_that_is_away_is_said_to_be_so(tmp_path: Path) -> None:
         assert page.headers["Retry-After"] == "5"
         assert (page.status_code, "The database does not answer" in page.text) == (503, True)
         assert client.get("/healthz").is_success
+        assert "meshwright_database_up 0.0" in client.get("/metrics").text
 
 
 def test_the_clock_of_a_worker_does_not_count(sessions: SessionFactory) -> None:
@@ -79,7 +81,31 @@ def test_metrics_count_requests_and_solves(tmp_path: Path) -> None:
         wait_until(lambda: 'meshwright_solve_seconds_count{backend="cbc",status="succeeded"} 1.0' in text())
         counted = text()
     assert 'meshwright_plans{status="succeeded"} 1.0' in counted
+    for line in (
+        "meshwright_queue_seconds_count 1.0",
+        "meshwright_oldest_queued_seconds 0.0",
+        "meshwright_workers 1.0",
+        'meshwright_replans_open{status="proposed"} 0.0',
+        "meshwright_webhook_messages_waiting 0.0",
+        "meshwright_step_ratio NaN",
+        "meshwright_database_up 1.0",
+    ):
+        assert line in counted
     assert 'meshwright_http_requests_total{operation="create_plan",status="202"} 1.0' in counted
+
+
+def test_whoever_changes_something_or_is_refused_leaves_a_line_in_the_log(tmp_path: Path) -> None:
+    """With the request id of the answer; reads that succeed leave none unless that is wanted."""
+    with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite", role=Role.WEB) as client, capture_logs() as logs:
+        client.get(f"{API}/plans")
+        missing = client.get(f"{API}/plans/none", headers={"X-Request-Id": "find-me"})
+        client.post(f"{API}/clusters", json=cluster_body())
+    lines = [line for line in logs if line["event"] == "request"]
+    assert [(line["method"], line["status"], line["operation"]) for line in lines] == [
+        ("GET", missing.status_code, "get_plan"),
+        ("POST", 201, "create_cluster"),
+    ]
+    assert lines[1]["tenant"] == "default"
 
 
 def test_the_committed_description_is_the_served_one() -> None:
