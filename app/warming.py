@@ -92,7 +92,7 @@ def made_up_answer() -> BatchDecision:
     from solver.replanning.prepared import PreparedJob  # noqa: PLC0415
 
     prepared = PreparedJob("job", _NODES[:2], ())
-    return work_out(request.to_problem(_cluster(NodeState.FAILED)), [jsonable(prepared)])
+    return work_out(request.to_shared(_cluster(NodeState.FAILED)), [jsonable(prepared)])
 
 
 def _cluster(first: NodeState) -> ClusterSnapshot:

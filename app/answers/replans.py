@@ -17,11 +17,12 @@ from app.documents.remarks import RemarkDocument
 from app.documents.values import Computed, Given, Holds, ValueAnswer
 from app.presentation.decision_reasons import reason_of
 from app.presentation.replans import decision_explanation, explanation
-from app.services.decisions.replan_answers import DecisionSummary, JobSummary
+from app.services.decisions.replan_answers import DecisionSummary, JobSummary, ServingSummary
 from app.services.decisions.replan_steps import StepRecord
 from app.services.decisions.replan_views import AnswerView
 from app.services.decisions.replans import Answer, ReplanRecord
 from cluster_models.jobs.recovery import BatchDecision, RecoveryAction
+from cluster_models.jobs.serving import ServingAction
 from cluster_models.training.plan import StopReason
 
 
@@ -61,14 +62,33 @@ class JobSummaryAnswer(ValueAnswer[JobSummary]):
     reasons: list[RemarkDocument] = Field(description="What is done, and what speaks for it.")
 
 
+class ServingSummaryAnswer(ValueAnswer[ServingSummary]):
+    """One deployment's part of a decision, without its plan."""
+
+    job: str = Field(description="Its name.", examples=["chat"])
+    job_id: str = Field(description="Its id.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])
+    action: ServingAction = Field(description="What is done with it.", examples=["start_replicas"])
+    gpus: int = Field(description="GPUs that it holds afterwards.", examples=[16])
+    lost: int = Field(description="Replicas that lost a GPU.", examples=[1])
+    started: int = Field(description="Replicas that start.", examples=[1])
+    start_low_s: float = Field(description="Seconds until they answer, at least.", examples=[45.0])
+    start_high_s: float = Field(description="Seconds until they answer, at most.", examples=[195.0])
+    requests_per_s_before: float = Field(description="Requests answered before the failure.", examples=[6.0])
+    requests_per_s_after: float = Field(description="Requests answered afterwards.", examples=[6.0])
+
+
 def _summary_explanation(summary: DecisionSummary) -> str:
-    return explanation(summary, [(made.job, made.action) for made in summary.jobs])
+    jobs = [(made.job, made.action) for made in summary.jobs]
+    return explanation(summary, jobs, [(made.job, made.action) for made in summary.serving])
 
 
 class DecisionSummaryAnswer(ValueAnswer[DecisionSummary]):
     """A decision without plans and moves."""
 
     jobs: list[JobSummaryAnswer] = Field(description="What becomes of each job that is decided on.")
+    serving: list[ServingSummaryAnswer] = Field(
+        description="What becomes of each serving deployment that is decided on."
+    )
     untouched: int = Field(description="Jobs that run on as they are.", examples=[3])
     spares_used: list[str] = Field(description="Spare nodes that it takes.", examples=[["s003"]])
     spares_left: list[str] = Field(description="Spare nodes that stay free.", examples=[["s004"]])

@@ -9,13 +9,16 @@ from pydantic import Field
 
 from app.answers.addresses import Links, Moment, addresses
 from app.answers.events import ConditionAnswer
-from app.db.status import JobStanding, RunningPlanStatus
+from app.db.status import JobStanding, PlanKind, RunningPlanStatus
 from app.documents.plan import PlanDocument
 from app.documents.running_jobs import RecoveryDocument
+from app.documents.serving_plan import ServingPlanDocument
+from app.documents.serving_policy import ServingPolicyDocument
 from app.documents.values import Computed, Given, Holds, ValueAnswer
+from app.services.running.plan_contents import AnyPlan
 from app.services.running.running_jobs import JobRecord
 from app.services.running.running_plans import RunningPlanRecord
-from cluster_models.training.plan import Plan
+from cluster_models.serving.plan import ServingPlan
 
 
 def running_plan_links(running_plan_id: str) -> dict[str, str]:
@@ -41,15 +44,15 @@ class RunningPlanSummaryAnswer(ValueAnswer[RunningPlanRecord]):
     )
     model: Annotated[str, Holds("summary.model")] = Field(description="The model.", examples=["llama-3-70b"])
     degrees: Annotated[str, Holds("summary.degrees")] = Field(
-        description="Parallel sizes.", examples=["tp8 pp2 dp4"]
+        description="Parallel sizes; of a deployment its replicas, as 2 x tp4.", examples=["tp8 pp2 dp4"]
     )
     gpus: Annotated[int, Holds("summary.gpus")] = Field(description="GPUs that it needs.", examples=[64])
     nodes: Annotated[int, Holds("summary.hosts")] = Field(description="Nodes that they are on.", examples=[8])
     tokens_per_s: Annotated[float, Holds("summary.tokens_per_s")] = Field(
-        description="Predicted throughput.", examples=[338000.0]
+        description="Predicted throughput; of a deployment in output tokens.", examples=[338000.0]
     )
-    step_time_s: Annotated[float, Holds("summary.step_s")] = Field(
-        description="Predicted seconds of a step.", examples=[12.4]
+    step_time_s: Annotated[float | None, Holds("summary.step_s")] = Field(
+        description="Predicted seconds of a step; null of a deployment.", examples=[12.4]
     )
     created_at: Moment
     approved_at: datetime | None = Field(description="When it took its GPUs, in UTC; null before.", examples=[None])
@@ -65,12 +68,21 @@ class RunningPlanSummaryAnswer(ValueAnswer[RunningPlanRecord]):
 class RunningPlanAnswer(RunningPlanSummaryAnswer):
     """A plan of a job."""
 
-    content: Annotated[PlanDocument, Given()] = Field(description="The plan itself, without its timeline.")
+    content: Annotated[PlanDocument | ServingPlanDocument, Given()] = Field(
+        description="The plan itself, without its timeline."
+    )
 
     @classmethod
-    def make(cls, record: RunningPlanRecord, plan: Plan) -> RunningPlanAnswer:
+    def make(cls, record: RunningPlanRecord, plan: AnyPlan) -> RunningPlanAnswer:
         """The answer for a stored running plan with its content."""
-        return cls.from_value(record, content=PlanDocument.from_plan(plan, timeline=False))
+        return cls.from_value(record, content=any_plan_document(plan))
+
+
+def any_plan_document(plan: AnyPlan) -> PlanDocument | ServingPlanDocument:
+    """The document of a plan that a job runs by, without a timeline."""
+    if isinstance(plan, ServingPlan):
+        return ServingPlanDocument.from_plan(plan)
+    return PlanDocument.from_plan(plan, timeline=False)
 
 
 def _job_links(record: JobRecord) -> dict[str, str]:
@@ -85,13 +97,19 @@ class JobAnswer(ValueAnswer[JobRecord]):
     cluster: Annotated[str, Holds("cluster_name")] = Field(
         description="Name of the cluster.", examples=["h100-17-nodes"]
     )
+    kind: PlanKind = Field(description="Whether it trains or serves.", examples=["training"])
     standing: JobStanding = Field(
         description="idle: no plan was applied yet; waiting: it stands still on its GPUs until lost ones are back; "
         "paused: it ended at its checkpoint and holds no GPU; down: it should run, and a part that it uses failed.",
         examples=["running"],
     )
     weight: float = Field(description="Worth of a FLOP of its useful work against others'.", examples=[1.0])
-    recovery: RecoveryDocument = Field(description="What a failure costs it, and what may be done then.")
+    recovery: RecoveryDocument | None = Field(
+        description="What a failure costs it, and what may be done then; null of a deployment."
+    )
+    replica_start: ServingPolicyDocument | None = Field(
+        description="How replicas start again, and what may be done with those that live; null of a training job."
+    )
     gpus_held: int = Field(description="GPUs that it holds, those on their way out included.", examples=[64])
     tokens_per_s: float | None = Field(
         description="Throughput now, as planned: 0 unless it runs, null where a part that it uses is slow.",

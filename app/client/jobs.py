@@ -64,7 +64,7 @@ class JobsOperations(Connection):
     def create_job(
         self, cluster: str, body: JobDocument | Mapping[str, Any], *, idempotency_key: str | None = None
     ) -> JobAnswer:
-        """Register a job with its plan: running by it already (its GPUs are the job's at once), or proposed."""
+        """Register a job."""
         told: JobAnswer = self._ask(
             "POST",
             f"/api/v1/clusters/{part(cluster)}/jobs",

@@ -9,7 +9,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, String, UniqueConstra
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.base import Base
-from app.db.status import STORED_STANDINGS, JobStanding, RunningPlanStatus
+from app.db.status import STORED_STANDINGS, JobStanding, PlanKind, RunningPlanStatus
 from app.db.tenancy import Owned
 
 _APPLIED = text(f"status = '{RunningPlanStatus.APPLIED}'")
@@ -28,9 +28,12 @@ class RunningJobRow(Owned, Base):
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     cluster_id: Mapped[str] = mapped_column(ForeignKey("clusters.id", ondelete="CASCADE"))
+    kind: Mapped[str] = mapped_column(String(20), server_default=PlanKind.TRAINING)
+    """Kind of the plans that it runs by."""
     name: Mapped[str] = mapped_column(String(200))
     weight: Mapped[float]
     recovery: Mapped[dict[str, Any]]
+    """A ``RecoveryPolicy``, or of a deployment the ``ServingPolicy``."""
     standing: Mapped[str] = mapped_column(String(20), default=JobStanding.IDLE)
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 from pydantic import Discriminator, Field, Tag
 
 from app.documents.plan import PlanDocument
-from app.documents.reading import CHOICE, Count, Document, Flag, NotNegative, Positive, Text, WholeNumber
+from app.documents.reading import CHOICE, LONGEST_S, Count, Document, Flag, NotNegative, Positive, Text, WholeNumber
+from app.documents.serving_plan import ServingPlanDocument
+from app.documents.serving_policy import SLOWEST_STORAGE_GBYTES_PER_S, ServingPolicyDocument
 from app.documents.values import Holds, ValueDocument
 from cluster_models.jobs.running import RecoveryPolicy
 from cluster_models.units import GBYTE, HOUR, TBYTE
@@ -15,11 +18,8 @@ from cluster_models.units import GBYTE, HOUR, TBYTE
 MOST_WEIGHT: Final = 1e9
 LEAST_WEIGHT: Final = 1e-9
 MOST_INSTANCES: Final = 10_000
-SLOWEST_STORAGE_GBYTES_PER_S: Final = 1e-6
-LONGEST_S: Final = 1e9
-"""About thirty years: what is longer is a slip of the unit."""
 _DEFAULT: Final = RecoveryPolicy()
-_BY_ID, _IN_FULL = f"{CHOICE}by-id", f"{CHOICE}in-full"
+_BY_ID, _IN_FULL, _SERVING = f"{CHOICE}by-id", f"{CHOICE}in-full", f"{CHOICE}serving"
 
 Weight = Annotated[Positive, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT)]
 
@@ -138,11 +138,29 @@ PlanReference = Annotated[
 ]
 
 
+def _spelling_of_any(value: object) -> str:
+    kind = value.get("result") if isinstance(value, Mapping) else getattr(value, "result", None)
+    return _SERVING if kind == "serving_plan" else _spelling(value)
+
+
+AnyPlanReference = Annotated[
+    Annotated[Text, Tag(_BY_ID)]
+    | Annotated[PlanDocument, Tag(_IN_FULL)]
+    | Annotated[ServingPlanDocument, Tag(_SERVING)],
+    Discriminator(_spelling_of_any),
+    Field(
+        description="Id of a finished plan of this service, of training or of serving, or a plan in full as the "
+        "service answers it.",
+        examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"],
+    ),
+]
+
+
 class JobDocument(Document):
     """A job that runs (or is to run) on a cluster."""
 
     name: Text = Field(description="Unique on its cluster.", examples=["pretrain-a"])
-    plan: PlanReference
+    plan: AnyPlanReference
     is_running: Flag = Field(
         False,
         description="Whether the job runs by that plan already: its GPUs are the job's at once. Otherwise the plan "
@@ -152,8 +170,14 @@ class JobDocument(Document):
     weight: Weight = Field(
         1.0, description="Worth of a FLOP of its useful work against those of other jobs.", examples=[1.0]
     )
-    recovery: RecoveryDocument = Field(
-        default_factory=RecoveryDocument, description="What a failure costs it, and what may be done then."
+    recovery: RecoveryDocument | None = Field(
+        None,
+        description="Of a training job: what a failure costs it, and what may be done then; absent = the defaults.",
+    )
+    replica_start: ServingPolicyDocument | None = Field(
+        None,
+        description="Of a serving deployment: how its replicas start again, and what may be done with those that "
+        "live; absent = the defaults.",
     )
 
 
@@ -166,9 +190,10 @@ class JobPatch(Document):
     recovery: RecoveryDocument | None = Field(
         None, description="Takes the place of the whole policy: fields that are absent are at their defaults."
     )
+    replica_start: ServingPolicyDocument | None = Field(None, description="The same of a serving deployment.")
 
 
 class RunningPlanDocument(Document):
     """A plan that is proposed for a job."""
 
-    plan: PlanReference
+    plan: AnyPlanReference

@@ -6,12 +6,12 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from app.documents.reading import Flag, NotNegative, Positive
-from app.documents.running_jobs import LONGEST_S, SLOWEST_STORAGE_GBYTES_PER_S
+from app.documents.reading import LONGEST_S, Flag, NotNegative, Positive
 from app.documents.values import Holds, ValueDocument
 from cluster_models.jobs.serving import ServingPolicy
 from cluster_models.units import GBYTE
 
+SLOWEST_STORAGE_GBYTES_PER_S: Final = 1e-6
 _DEFAULT: Final = ServingPolicy()
 
 

@@ -13,10 +13,11 @@ from typing import IO, Any, Final
 from app.jobs.child_talk import answer_one, failed, say
 from app.replan_request import ReplanRequest
 from app.serialization import jsonable
-from solver.replanning.check import check_decision
-from solver.replanning.decide import ReplanProgress, decide
+from solver.replanning.check_shared import check_shared
+from solver.replanning.decide import ReplanProgress
 from solver.replanning.prepared import prepare
 from solver.replanning.problem import ReplanProblem
+from solver.replanning.together import decide_together
 
 LAST_IN_LINE: Final = 15
 """Niceness of preparing: decisions and solves come first."""
@@ -31,15 +32,15 @@ def main() -> None:
 def work(message: dict[str, Any], out: IO[str]) -> dict[str, Any]:
     """The answer to a request; a decision that does not pass the independent check is refused."""
     request = ReplanRequest(**{name: message[name] for name in _FIELDS})
-    problem = request.to_problem()
+    problem = request.to_shared()
     if message["task"] == "prepare":
-        return _prepare(problem, message["prepare"], out)
+        return _prepare(problem.without_serving(), message["prepare"], out)
 
     def on_progress(progress: ReplanProgress) -> None:
         say(out, {"kind": "progress", **jsonable(progress)})
 
-    decision = decide(problem, request.to_options(), on_progress=on_progress)
-    if broken := check_decision(problem, decision):
+    decision = decide_together(problem, request.to_options(), on_progress=on_progress)
+    if broken := check_shared(problem, decision):
         return failed("The decision breaks a rule and was refused: " + " ".join(broken))
     return {"kind": "decision", "decision": jsonable(decision)}
 

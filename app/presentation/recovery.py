@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from app.presentation.figures import NOT_KNOWN, count, plural
+from app.presentation.figures import NOT_KNOWN, count, plural, seconds
 from app.services.health.health_events import EventRecord
+from app.services.running.plan_contents import RunningPlanSummary
 from cluster_models.health.conditions import OPERATOR, Condition
 from cluster_models.health.events import Entity, EntityKind, HealthState
 from cluster_models.jobs.recovery import Migration, RecoveryAction, StateSource
@@ -116,6 +117,13 @@ def fallback_words(migration: Migration) -> str:
     if migration.state_without_copy_bytes:
         return f"{data_size(migration.state_without_copy_bytes)} of its state has no live copy: {back}"
     return f"It starts cold, for its framework hands over no live state: {back}" if migration.steps_lost else ""
+
+
+def rate_words(plan: RunningPlanSummary) -> str:
+    """Rate that a plan which a job runs by was made for."""
+    if plan.step_s is None:
+        return f"{count(plan.tokens_per_s)} output tokens/s"
+    return f"{tokens_per_s(plan.tokens_per_s)}, {seconds(plan.step_s)} a step"
 
 
 def tokens_per_s(rate: float) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final, Protocol
 
 from app.presentation.figures import percent
-from app.presentation.recovery import data_size, duration
+from app.presentation.recovery import ACTIONS, data_size, duration
 from app.presentation.serving_decisions import SERVING_ACTIONS
+from app.services.decisions.replan_answers import DecisionSummary
 from cluster_models.jobs.recovery import BatchDecision, JobDecision, Migration, RecoveryAction
 from cluster_models.jobs.serving import ServingAction
 from cluster_models.training.plan import StopReason
@@ -83,6 +84,13 @@ def decision_explanation(decision: BatchDecision) -> str:
         [(made.job_name, made.action) for made in decision.jobs],
         [(made.job_name, made.action) for made in decision.serving],
     )
+
+
+def summary_words(summary: DecisionSummary, *, most: int) -> list[str]:
+    """What becomes of the first jobs of a decision, each in a few words, and how many more there are."""
+    told = [f"{job.job} {ACTIONS[job.action]}" for job in summary.jobs]
+    told += [f"{job.job} {SERVING_ACTIONS[job.action]}" for job in summary.serving]
+    return [*told[:most], *([f"and {len(told) - most} more"] if len(told) > most else [])]
 
 
 def verb(action: RecoveryAction, jobs: int) -> str:

@@ -98,12 +98,23 @@ def serving_steps(made: ServingDecision) -> Iterator[Step]:
 
 def serving_reasons(made: ServingDecision, before: ServingPlan | None) -> Iterator[str]:
     """Why it is this: what is answered, and what the other actions would have been worth."""
+    yield from answered(made, before)
+    for other, loss in other_servings(made):
+        yield f"{other}? {loss}"
+
+
+def answered(made: ServingDecision, before: ServingPlan | None) -> Iterator[str]:
+    """What is answered of each model afterwards, a sentence each."""
     is_carried = made.plan is not None and before is not None and made.plan.goal == before.goal
     for load in made.loads:
         yield _answered(load, is_carried=is_carried)
+
+
+def other_servings(made: ServingDecision) -> Iterator[tuple[str, str]]:
+    """The other actions, each with what speaks against it."""
     for other in made.considered:
         if other.action is not made.action or _share_lost(other, made) > _NO_MATTER:
-            yield f"{_OTHERS[other.action]}? {_loss(other, made)}"
+            yield _OTHERS[other.action], _loss(other, made)
 
 
 def _answered(load: ServedLoad, *, is_carried: bool) -> str:

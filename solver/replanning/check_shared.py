@@ -63,8 +63,9 @@ def _serving_rules(problem: SharedProblem, decision: BatchDecision) -> Iterator[
     held |= {gpu: job_id for job_id in decision.untouched if job_id in jobs for gpu in jobs[job_id].gpus}
     for made in decision.serving:
         own = problem.recovery_of(jobs[made.job_id])
+        lost = frozenset() if own.job.is_paused else own.lost
         for gpu in sorted(made.held):
-            if gpu in own.lost or gpu not in own.job.gpus | own.spare_gpus:
+            if gpu in lost or gpu not in own.job.gpus | own.spare_gpus:
                 yield f"{made.job_name} gets GPU {gpu[0]}:{gpu[1]}, which is neither spare nor its own."
             if (other := held.setdefault(gpu, made.job_id)) != made.job_id:
                 yield f"GPU {gpu[0]}:{gpu[1]} is given to {other} and to {made.job_id}."

@@ -26,8 +26,8 @@ class SharedProblem:
 
     @property
     def hit(self) -> tuple[ServingJob, ...]:
-        """Deployments that lost a GPU or must leave one."""
-        return tuple(job for job in self.serving if self.recovery_of(job).lost)
+        """Deployments that lost a GPU, must leave one, or answer less than is asked for."""
+        return tuple(job for job in self.serving if job.is_short or self.recovery_of(job).lost)
 
     def without_serving(self) -> ReplanProblem:
         """The problem of the training jobs: GPUs of deployments are in use."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, Final
 
-from fastapi import Path, Query, Response
+from fastapi import Query, Response
 from pydantic import BaseModel, Field
 
 from app.api.v1.answers import address
@@ -13,7 +13,6 @@ from app.exports.contract import Export, Family, refusal
 from app.exports.options import Options, options_of
 from app.exports.packing import packed
 from app.exports.registry import EXPORTS
-from app.services.errors import NotFound
 from cluster_models.errors import InvalidInput
 from cluster_models.training.plan import Plan
 
@@ -47,17 +46,6 @@ class ExportAnswer(BaseModel):
     refusal: str | None = Field(
         description="Why the target cannot run this plan; null where it can.", examples=[None]
     )
-
-
-def known_format(
-    name: Annotated[
-        str, Path(alias="format", description="Name of the format, as listed under exports.", examples=["torchrun"])
-    ],
-) -> str:
-    """The format's name; raises ``NotFound`` where there is none of that name."""
-    if name not in EXPORTS:
-        raise NotFound("export format", name)
-    return name
 
 
 def export_answers(plan: Plan, *place: str) -> list[ExportAnswer]:

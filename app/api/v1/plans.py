@@ -13,8 +13,8 @@ from app.answers.plans import PlanAccepted, PlanAnswer, PlanEvent, PlanSummary, 
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import Cursor, ExpectedTag, IdempotencyKey, Limit, PlanPath, ServiceDep, content_tag
-from app.api.v1.plan_exports import FILE_RESPONSES, ExportAnswer, SetOptions, export_answers, export_file
-from app.api.v1.serving_exports import known_format_of_any, serving_export_answers, serving_export_file
+from app.api.v1.plan_exports import FILE_RESPONSES, ExportAnswer, SetOptions
+from app.api.v1.serving_exports import any_export_answers, any_export_file, known_format_of_any
 from app.api.v1.streams import changes
 from app.db.engine import transaction
 from app.db.status import PlanKind, PlanStatus
@@ -22,8 +22,6 @@ from app.documents.fleet import fleet_document
 from app.documents.plan import result_document
 from app.documents.plan_parts import TimelineEventDocument
 from app.documents.serving_plan import serving_document
-from app.exports.registry import EXPORTS
-from app.services.errors import NotFound
 from app.services.planning import fleet_plans, plans, serving_plans
 from app.services.planning.plans import PlanRecord
 from app.services.planning.requests import AnyPlanRequest, FleetPlanRequest, ServingPlanRequest
@@ -119,9 +117,7 @@ def list_exports(plan: PlanPath, service: ServiceDep) -> list[ExportAnswer]:
     """The formats of a plan for other programs."""
     with service.read_sessions() as session:
         found = _finished(session, plan)
-    if isinstance(found, ServingPlan):
-        return serving_export_answers(found, "plans", plan)
-    return export_answers(found, "plans", plan)
+    return any_export_answers(found, "plans", plan)
 
 
 @router.get("/plans/{plan}/exports/{format}", response_class=Response, responses=FILE_RESPONSES)
@@ -137,11 +133,7 @@ def get_export(
     """
     with service.read_sessions() as session:
         found = _finished(session, plan)
-    if isinstance(found, ServingPlan):
-        return serving_export_file(found, export_format, given)
-    if export_format not in EXPORTS:
-        raise NotFound("export format of a training plan", export_format)
-    return export_file(found, export_format, given, report=plan)
+    return any_export_file(found, export_format, given, report=plan)
 
 
 def _finished(session: Session, plan_id: str) -> Plan | ServingPlan:

@@ -8,8 +8,7 @@ from pydantic import Field
 
 from app.documents.health_events import LossDocument
 from app.documents.long_lists import long_list
-from app.documents.reading import Count, Document, Flag, NotNegative, Positive, Prose, Text
-from app.documents.running_jobs import LONGEST_S
+from app.documents.reading import LONGEST_S, Count, Document, Flag, NotNegative, Positive, Prose, Text
 from app.documents.values import ValueDocument
 from app.services.decisions.replan_settings import (
     LEAST_WINDOW_S,

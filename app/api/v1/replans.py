@@ -19,6 +19,7 @@ from app.answers.replans import (
     ReplanSummary,
     replan_links,
 )
+from app.answers.running_jobs import any_plan_document
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import ClusterPath, Cursor, IdempotencyKey, JobPath, Limit, ReplanPath, ServiceDep
@@ -26,9 +27,6 @@ from app.api.v1.plan_exports import (
     FILE_RESPONSES,
     ExportAnswer,
     SetOptions,
-    export_answers,
-    export_file,
-    known_format,
 )
 from app.api.v1.replan_bodies import (
     ApprovalDocument,
@@ -38,14 +36,16 @@ from app.api.v1.replan_bodies import (
     StepDocument,
     WhatIfDocument,
 )
+from app.api.v1.serving_exports import any_export_answers, any_export_file, known_format_of_any
 from app.api.v1.streams import changes
 from app.db.engine import transaction
 from app.db.status import ReplanStatus
 from app.documents.plan import PlanDocument
+from app.documents.serving_plan import ServingPlanDocument
 from app.services.decisions import replan_views, replans, reports, what_if
 from app.services.decisions.replans import Answer, ReplanRecord
 from app.services.field_paths import errors_under
-from cluster_models.training.plan import Plan
+from app.services.running.plan_contents import AnyPlan
 
 router = APIRouter(tags=["failures"], route_class=BodyRoute)
 
@@ -215,37 +215,39 @@ def _decided_plan(
     job: JobPath,
     service: ServiceDep,
     answer: AnswerQuery = Answer.DECISION,
-) -> Plan:
+) -> AnyPlan:
     """The plan that a job is to run by; raises ``NotFound``, ``NotReady``."""
     with service.read_sessions() as session:
         return replan_views.decided_plan(session, replan_id=replan, job=job, answer=answer)
 
 
 @router.get("/replans/{replan}/jobs/{job}/plan")
-def get_decided_plan(found: Annotated[Plan, Depends(_decided_plan)]) -> PlanDocument:
+def get_decided_plan(
+    found: Annotated[AnyPlan, Depends(_decided_plan)],
+) -> PlanDocument | ServingPlanDocument:
     """The whole plan that a job is to run by.  409 where there is no answer yet, or the job is to stand still."""
-    return PlanDocument.from_plan(found, timeline=False)
+    return any_plan_document(found)
 
 
 @router.get("/replans/{replan}/jobs/{job}/exports")
 def list_decided_exports(
-    replan: ReplanPath, job: JobPath, found: Annotated[Plan, Depends(_decided_plan)]
+    replan: ReplanPath, job: JobPath, found: Annotated[AnyPlan, Depends(_decided_plan)]
 ) -> list[ExportAnswer]:
     """The formats that a job's new plan can be launched by."""
-    return export_answers(found, "replans", replan, "jobs", job)
+    return any_export_answers(found, "replans", replan, "jobs", job)
 
 
 @router.get("/replans/{replan}/jobs/{job}/exports/{format}", response_class=Response, responses=FILE_RESPONSES)
 def get_decided_export(
-    found: Annotated[Plan, Depends(_decided_plan)],
-    export_format: Annotated[str, Depends(known_format)],
+    found: Annotated[AnyPlan, Depends(_decided_plan)],
+    export_format: Annotated[str, Depends(known_format_of_any)],
     given: SetOptions = None,
 ) -> Response:
     """A job's new plan as its launcher reads it; a format of several files comes as a ZIP archive.
 
     422 where the target cannot do what the plan asks.
     """
-    return export_file(found, export_format, given)
+    return any_export_file(found, export_format, given)
 
 
 def _known_replan(replan: ReplanPath, service: ServiceDep) -> str:

@@ -11,8 +11,8 @@ from app.answers.resilience import ResilienceAnswer
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import PlanPath, ServiceDep
 from app.db.engine import transaction
-from app.documents.reading import Document, NotNegative, Positive, Text
-from app.documents.running_jobs import LONGEST_S, PlanReference, RecoveryDocument
+from app.documents.reading import LONGEST_S, Document, NotNegative, Positive, Text
+from app.documents.running_jobs import PlanReference, RecoveryDocument
 from app.services.field_paths import errors_under
 from app.services.planning import given_plans, resilience
 from app.services.planning.resilience import ResilienceQuestion

@@ -39,12 +39,14 @@ def create_job(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> JobAnswer:
-    """Register a job with its plan: running by it already (its GPUs are the job's at once), or proposed.
+    """Register a job, or a deployment, with its plan: running by it already (it holds its GPUs), or proposed.
 
     409 where the name is taken, or another job holds one of the GPUs.
     """
     with errors_under("recovery"):
-        recovery = document.recovery.to_value()
+        recovery = None if document.recovery is None else document.recovery.to_value()
+    with errors_under("replica_start"):
+        replica_start = None if document.replica_start is None else document.replica_start.to_value()
     with errors_under("plan"):
         source = given_plans.source_of(document.plan)
     with transaction(service.sessions) as session:
@@ -58,6 +60,7 @@ def create_job(
                 source=source,
                 weight=document.weight,
                 recovery=recovery,
+                replica_start=replica_start,
                 applied=document.is_running,
             )
             return registered.id
@@ -106,12 +109,19 @@ def change_job(
     """
     with errors_under("recovery"):
         recovery = None if patch.recovery is None else patch.recovery.to_value()
+    with errors_under("replica_start"):
+        replica_start = None if patch.replica_start is None else patch.replica_start.to_value()
     with transaction(service.sessions) as session:
         clusters.lock(session, reference=cluster, expected_version=None)
         before = JobAnswer.from_value(running_jobs.get_job(session, reference=cluster, job=job))
         check_tag("job", before.name, expected=expected, current=content_tag(before))
         record = running_jobs.change_job(
-            session, reference=cluster, job=job, weight=patch.weight, recovery=recovery
+            session,
+            reference=cluster,
+            job=job,
+            weight=patch.weight,
+            recovery=recovery,
+            replica_start=replica_start,
         )
     answer = JobAnswer.from_value(record)
     response.headers["ETag"] = content_tag(answer)

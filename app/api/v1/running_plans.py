@@ -14,11 +14,9 @@ from app.api.v1.plan_exports import (
     FILE_RESPONSES,
     ExportAnswer,
     SetOptions,
-    export_answers,
-    export_file,
-    known_format,
 )
 from app.api.v1.replan_bodies import StepDocument
+from app.api.v1.serving_exports import any_export_answers, any_export_file, known_format_of_any
 from app.db.engine import transaction
 from app.services.decisions import replan_completion
 from app.services.running import running_plans
@@ -70,13 +68,13 @@ def list_running_plan_exports(running_plan: RunningPlanPath, service: ServiceDep
     """The formats that a job's plan can be launched by."""
     with service.read_sessions() as session:
         found = running_plans.get_content(session, running_plan_id=running_plan)
-    return export_answers(found, "running-plans", running_plan)
+    return any_export_answers(found, "running-plans", running_plan)
 
 
 @router.get("/running-plans/{running_plan}/exports/{format}", response_class=Response, responses=FILE_RESPONSES)
 def get_running_plan_export(
     running_plan: RunningPlanPath,
-    export_format: Annotated[str, Depends(known_format)],
+    export_format: Annotated[str, Depends(known_format_of_any)],
     service: ServiceDep,
     given: SetOptions = None,
 ) -> Response:
@@ -86,4 +84,4 @@ def get_running_plan_export(
     """
     with service.read_sessions() as session:
         found = running_plans.get_content(session, running_plan_id=running_plan)
-    return export_file(found, export_format, given, report=running_plan)
+    return any_export_file(found, export_format, given, report=running_plan)

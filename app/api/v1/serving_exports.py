@@ -7,12 +7,13 @@ from typing import Annotated
 from fastapi import Path, Response
 
 from app.api.v1.answers import address
-from app.api.v1.plan_exports import ExportAnswer, set_options
-from app.exports.packing import archive
+from app.api.v1.plan_exports import ExportAnswer, export_answers, export_file, set_options
+from app.exports.packing import packed
 from app.exports.registry import EXPORTS
 from app.exports.serving.contract import serving_refusal
 from app.exports.serving.registry import SERVING_EXPORTS
 from app.services.errors import NotFound
+from app.services.running.plan_contents import AnyPlan
 from cluster_models.serving.plan import ServingPlan
 
 
@@ -51,7 +52,22 @@ def serving_export_file(plan: ServingPlan, name: str, given: list[str] | None) -
     export = SERVING_EXPORTS.get(name)
     if export is None:
         raise NotFound("export format of a serving plan", name)
-    files = export.files(plan, set_options(given or []))
-    content = archive(files) if export.is_folder else files[0].text.encode()
+    content = packed(export, export.files(plan, set_options(given or [])))
     disposition = f'attachment; filename="{export.file_name}"'
     return Response(content, media_type=export.media_type, headers={"Content-Disposition": disposition})
+
+
+def any_export_answers(plan: AnyPlan, *place: str) -> list[ExportAnswer]:
+    """The formats of a plan that a job runs by, whose address has these parts."""
+    if isinstance(plan, ServingPlan):
+        return serving_export_answers(plan, *place)
+    return export_answers(plan, *place)
+
+
+def any_export_file(plan: AnyPlan, name: str, given: list[str] | None, *, report: str = "") -> Response:
+    """The file of such a plan; raises ``InvalidInput`` of an option or refusal, ``NotFound`` of the other kind."""
+    if isinstance(plan, ServingPlan):
+        return serving_export_file(plan, name, given)
+    if name not in EXPORTS:
+        raise NotFound("export format of a training plan", name)
+    return export_file(plan, name, given, report=report)

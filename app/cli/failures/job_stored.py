@@ -17,19 +17,21 @@ from app.answers.running_jobs import JobAnswer
 from app.cli.clusters.stored import database
 from app.cli.failures.failure_options import as_option
 from app.cli.failures.replan_options import check_plan_fits, read_recovery, read_running_plan
+from app.cli.failures.serving_jobs import check_serving_fits, read_policy, read_serving_plan
 from app.cli.files import is_path
 from app.cli.terminal import console, print_text, section
-from app.db.status import JobStanding
-from app.presentation.figures import count, plural, seconds, spans
-from app.presentation.recovery import STATES, duration, entity_words, moment, tokens_per_s
+from app.db.status import JobStanding, PlanKind
+from app.presentation.figures import count, plural, spans
+from app.presentation.recovery import STATES, duration, entity_words, moment, rate_words
+from app.presentation.serving_plan import decision
 from app.services.clusters.clusters import StoredCluster, get_cluster
 from app.services.errors import NotFound
 from app.services.pagination import MAX_LIMIT
 from app.services.running import occupancy, running_jobs, running_plans
+from app.services.running.plan_contents import AnyPlan
 from app.services.running.running_jobs import JobRecord
 from app.services.running.running_plans import PlanSource, RunningPlanRecord
 from cluster_models.errors import InvalidInput
-from cluster_models.jobs.running import RecoveryPolicy
 from cluster_models.training.plan import Plan
 from cluster_models.wording import joined
 
@@ -50,20 +52,22 @@ class AddedJob:
 
 def run_add(added: AddedJob, *, as_json: bool, database_url: str | None) -> None:
     """Store a job, running by its plan or with the plan proposed."""
-    policy = None if added.recovery is None else read_recovery(added.recovery)
-    plan = read_running_plan(added.plan) if is_path(added.plan) else None
-    source = PlanSource(plan_id=added.plan) if plan is None else PlanSource(plan=plan)
+    source = _source(added.plan)
     with database(database_url) as session:
         cluster = stored_cluster(session, added.cluster)
-        if plan is not None:
-            check_plan_fits("--plan", added.plan, plan, cluster.cluster)
+        if isinstance(source.plan, Plan):
+            check_plan_fits("--plan", added.plan, source.plan, cluster.cluster)
+        elif source.plan is not None:
+            check_serving_fits("--plan", added.plan, source.plan, cluster.cluster)
+        serves = running_plans.kind_of_source(session, source=source) is PlanKind.SERVING
         record = running_jobs.register_job(
             session,
             reference=cluster.id,
             name=added.name,
             source=source,
             weight=added.weight,
-            recovery=policy,
+            recovery=None if added.recovery is None or serves else read_recovery(added.recovery),
+            replica_start=None if added.recovery is None or not serves else read_policy(added.recovery),
             applied=added.runs,
         )
     if as_json:
@@ -74,6 +78,13 @@ def run_add(added: AddedJob, *, as_json: bool, database_url: str | None) -> None
         )
     else:
         console().print(f"{record.name}: stored with a proposed plan; it holds no GPU of {record.cluster_name} yet")
+
+
+def _source(plan: str) -> PlanSource:
+    """The plan in a file, or of the service."""
+    if not is_path(plan):
+        return PlanSource(plan_id=plan)
+    return PlanSource(plan=read_serving_plan(plan) or read_running_plan(plan))
 
 
 def run_list(cluster: str, *, as_json: bool, database_url: str | None) -> None:
@@ -173,20 +184,20 @@ def _table(found: Sequence[JobRecord]) -> RenderableType:
     return table
 
 
-def _job(record: JobRecord, plan: Plan | None, plans: Sequence[RunningPlanRecord]) -> RenderableType:
+def _job(record: JobRecord, plan: AnyPlan | None, plans: Sequence[RunningPlanRecord]) -> RenderableType:
     lines = [Text(f"{record.name} on {record.cluster_name}: {record.standing}", style="bold")]
     if record.plan is not None and plan is not None:
         summary = record.plan.summary
-        held = spans_of_nodes(plan)
+        where = [f"nodes in rank order: {spans_of_nodes(plan)}"] if isinstance(plan, Plan) else decision(plan)
         lines += [
             Text(f"{summary.model} as {summary.degrees}, {plural(summary.gpus, 'GPU')}, weight {record.weight:g}"),
-            Text(f"planned for {tokens_per_s(summary.tokens_per_s)}, {seconds(summary.step_s)} a step"),
+            Text(f"planned for {rate_words(summary)}"),
             *(Text(f"{entity_words(each.entity)} {STATES[each.state]}", style="red") for each in record.trouble),
-            Text(f"nodes in rank order: {held}"),
+            *(Text(line) for line in where),
         ]
     return Group(
         *lines,
-        section("After a failure", Text(_policy(record.recovery))),
+        section("After a failure", Text(_policy(record))),
         section("Plans, newest first", _plans(plans)),
     )
 
@@ -200,7 +211,13 @@ def spans_of_nodes(plan: Plan) -> str:
     return ", ".join(name if len(own) == whole else f"{name} GPU {spans(own)}" for name, own in gpus.items())
 
 
-def _policy(policy: RecoveryPolicy) -> str:
+def _policy(record: JobRecord) -> str:
+    start, policy = record.replica_start, record.recovery
+    if start is not None:
+        may = "Replicas that live may be stopped." if start.may_replan else "Replicas that live go on."
+        times = f"{duration(start.start_low_s)} to {duration(start.start_high_s)}"
+        return f"A replica answers {times} after it was started, and the reading of its weights. {may}"
+    assert policy is not None, "a training job has one"
     allowed = [
         words
         for words, is_allowed in (

@@ -23,7 +23,8 @@ from app.cli.failures.replan_view import AskedView, decision_view
 from app.cli.terminal import bullets, console, print_text, section
 from app.db.status import OPEN_REPLANS, ReplanStatus
 from app.documents.reading import close_name
-from app.presentation.recovery import ACTIONS, duration, moment
+from app.presentation.recovery import duration, moment
+from app.presentation.replans import summary_words
 from app.presentation.steps import step_words
 from app.services.decisions import replan_views, replans
 from app.services.decisions.replan_steps import Actor
@@ -191,6 +192,7 @@ def _asked(
     return AskedView(
         names=view.untouched,
         before=view.before,
+        served=view.served,
         conditions=conditions,
         written=written,
         writes_with=writes_with,
@@ -241,10 +243,7 @@ def _table(found: Sequence[ReplanRecord]) -> RenderableType:
     for name in ("cluster", "status", "opened", "jobs"):
         table.add_column(name, overflow="fold")
     for each in found:
-        jobs = each.summary.jobs if each.summary else ()
-        told = [f"{job.job} {ACTIONS[job.action]}" for job in jobs[:3]]
-        if len(jobs) > len(told):
-            told.append(f"and {len(jobs) - len(told)} more")
+        told = [] if each.summary is None else summary_words(each.summary, most=3)
         table.add_row(
             Text(each.id[:12]),
             Text(each.cluster_name),

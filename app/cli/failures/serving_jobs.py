@@ -13,7 +13,7 @@ from app.documents.serving_policy import ServingPolicyDocument
 from cluster_models.cluster.topology import Cluster
 from cluster_models.errors import InvalidInput
 from cluster_models.jobs.running import RunningJob
-from cluster_models.jobs.serving import ServingJob, ServingPolicy
+from cluster_models.jobs.serving import ServingJob, ServingPolicy, plan_gpus
 from cluster_models.serving.plan import ServingPlan
 
 _FORM = "NAME=plan.json"
@@ -22,7 +22,7 @@ _FORM = "NAME=plan.json"
 def split_jobs(typed: TypedJobs, cluster: Cluster) -> tuple[TypedJobs, tuple[ServingJob, ...]]:
     """What was typed of training jobs, and the deployments; raises ``InvalidInput`` naming the option."""
     plans = named_options("--job", typed.plans, _FORM)
-    serving = {name: plan for name, path in plans.items() if (plan := _serving_plan(path)) is not None}
+    serving = {name: plan for name, path in plans.items() if (plan := read_serving_plan(path)) is not None}
     if not serving:
         return typed, ()
     weights = named_options("--weight", typed.weights, "NAME=2")
@@ -30,11 +30,11 @@ def split_jobs(typed: TypedJobs, cluster: Cluster) -> tuple[TypedJobs, tuple[Ser
     if len(serving) == len(plans):  # else a policy without a name is that of the training jobs
         policies = dict.fromkeys(serving, policies.pop(ALL)) | policies if ALL in policies else policies
     jobs = tuple(
-        ServingJob(name, name, plan, job_weight(name, weights.get(name)), _policy(policies.get(name)))
+        ServingJob(name, name, plan, job_weight(name, weights.get(name)), read_policy(policies.get(name)))
         for name, plan in serving.items()
     )
     for job in jobs:
-        _check_fits(job, plans[job.name], cluster)
+        check_serving_fits(f"--job {job.name}", plans[job.name], job.plan, cluster)
 
     def others(texts: Sequence[str]) -> tuple[str, ...]:
         return tuple(text for text in texts if text.partition("=")[0] not in serving)
@@ -56,7 +56,8 @@ def check_apart(training: Sequence[RunningJob], serving: Sequence[ServingJob]) -
                 raise InvalidInput("--job", job.name, problem, remedy)
 
 
-def _serving_plan(path: str) -> ServingPlan | None:
+def read_serving_plan(path: str) -> ServingPlan | None:
+    """The plan of serving in a file, ``None`` where it is another; raises ``InvalidInput`` of a refusal."""
     text = read_text(path)
     with naming(path):
         data = parse_text(text, what="plan")
@@ -67,7 +68,8 @@ def _serving_plan(path: str) -> ServingPlan | None:
         return read_document(ServingPlanDocument, data, what="plan").to_plan()
 
 
-def _policy(path: str | None) -> ServingPolicy:
+def read_policy(path: str | None) -> ServingPolicy:
+    """How replicas start again, as a file says it; the defaults without one."""
     if path is None:
         return ServingPolicy()
     text = read_text(path)
@@ -75,11 +77,10 @@ def _policy(path: str | None) -> ServingPolicy:
         return read_document(ServingPolicyDocument, parse_text(text, what="recovery"), what="recovery").to_value()
 
 
-def _check_fits(job: ServingJob, path: str, cluster: Cluster) -> None:
+def check_serving_fits(option: str, path: str, plan: ServingPlan, cluster: Cluster) -> None:
+    """Raise ``InvalidInput`` where a plan of serving is of another cluster."""
     counts = {node.name: node.gpu_count for node in cluster.nodes}
-    for name, gpu in sorted(job.gpus):
+    for name, gpu in sorted(plan_gpus(plan)):
         if gpu >= counts.get(name, 0):
             problem = f"is no plan of the cluster {cluster.name}, which has no GPU {gpu} of {name}"
-            raise InvalidInput(
-                f"--job {job.name}", path, problem, "give the plan and the cluster file that belong together"
-            )
+            raise InvalidInput(option, path, problem, "give the plan and the cluster file that belong together")

@@ -149,7 +149,7 @@ def _plan_of(asked: Client, plan_id: str) -> Plan:
     except Refusal as refusal:
         if refusal.kind != "not-found":
             raise
-        return asked.get_running_plan(plan_id).content.to_value()
+        result = asked.get_running_plan(plan_id).content
     if not isinstance(result, PlanDocument):
         raise InvalidInput("--plan", plan_id, "has no plan of training", "name one that succeeded")
     return result.to_value()

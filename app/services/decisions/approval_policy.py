@@ -18,7 +18,7 @@ from app.services.decisions.replan_settings import ReplanSettings
 from app.services.health import health_events
 from app.services.running import occupancy
 from cluster_models.health.storms import storms_of
-from cluster_models.jobs.recovery import BatchDecision, RecoveryAction
+from cluster_models.jobs.recovery import AS_RECOVERY, BatchDecision, RecoveryAction
 
 LEAST_STORM_NODES: Final = 3
 """Fewer nodes than this are no storm, however small the cluster."""
@@ -52,8 +52,10 @@ def limits_passed(
     session: Session, *, row: ReplanRow, settings: ReplanSettings, decision: BatchDecision
 ) -> tuple[str, ...]:
     """Where an answer goes beyond what the cluster's settings approve by themselves."""
-    acting = [made for made in decision.jobs if made.action is not RecoveryAction.NONE]
-    return tuple(_passed(settings, decision, [made.action for made in acting], _nodes(session, row, decision)))
+    training = (made.action for made in decision.jobs)
+    actions: list[RecoveryAction] = [action for action in training if action is not RecoveryAction.NONE]
+    actions += [AS_RECOVERY[made.action] for made in decision.serving if made.is_to_be_done]
+    return tuple(_passed(settings, decision, actions, _nodes(session, row, decision)))
 
 
 def _passed(
@@ -88,4 +90,6 @@ def _nodes(session: Session, row: ReplanRow, decision: BatchDecision) -> set[str
             touched |= held ^ set(made.plan.placement.hosts)
         elif made.action is RecoveryAction.PAUSE:
             touched |= held
+    for served in decision.serving:
+        touched |= before.get(served.job_id, set()) ^ {node for node, _gpu in served.held}
     return touched

@@ -12,7 +12,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.db.running_tables import PreparedJobRow, RunningJobRow, RunningPlanRow
-from app.db.status import RunningPlanStatus
+from app.db.status import PlanKind, RunningPlanStatus
 from app.replan_request import ReplanRequest
 from app.serialization import jsonable
 from app.services.decisions import replan_problems
@@ -20,7 +20,7 @@ from app.services.decisions import replan_problems
 _APPLIED: Final = (
     select(RunningJobRow.cluster_id, RunningJobRow.id, RunningPlanRow.id, RunningPlanRow.preparations)
     .join(RunningPlanRow, RunningPlanRow.job_id == RunningJobRow.id)
-    .where(RunningPlanRow.status == RunningPlanStatus.APPLIED)
+    .where(RunningPlanRow.status == RunningPlanStatus.APPLIED, RunningJobRow.kind == PlanKind.TRAINING)
     .order_by(RunningPlanRow.id)
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,8 +19,10 @@ from app.services.decisions.replan_steps import SERVICE, Actor
 from app.services.errors import GpusTaken, WrongStatus
 from app.services.running import occupancy, running_plans
 from app.services.running.job_plans import job_plans
-from app.services.running.occupancy import Gpus, gpus_of
+from app.services.running.occupancy import Gpus
+from app.services.running.plan_contents import AnyPlan, gpus_of, kind_of, load_plan
 from cluster_models.jobs.recovery import BatchDecision, JobDecision, RecoveryAction
+from cluster_models.jobs.serving import ServingAction, ServingDecision
 from cluster_models.remarks import Remark
 from cluster_models.training.plan import Plan
 
@@ -46,6 +49,26 @@ class JobSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class ServingSummary:
+    """One deployment's part of a decision: requests a second to all its models, seconds until replicas answer."""
+
+    job_id: str
+    job: str
+    action: ServingAction
+    gpus: int
+    lost: int
+    """Replicas that lost a GPU."""
+    started: int
+    """Replicas that start."""
+    start_low_s: float
+    start_high_s: float
+    requests_per_s_before: float
+    requests_per_s_after: float
+    is_to_be_done: bool
+    """Whether somebody has to act."""
+
+
+@dataclass(frozen=True, slots=True)
 class DecisionSummary:
     """A decision without plans and moves.  ``fallback`` marks the safe answer."""
 
@@ -59,6 +82,7 @@ class DecisionSummary:
     gap: float
     stopped_by: str
     fallback: bool
+    serving: tuple[ServingSummary, ...] = ()
 
 
 def document_of(decision: BatchDecision, base: Mapping[str, str]) -> dict[str, Any]:
@@ -79,6 +103,7 @@ def summary_of(decision: BatchDecision) -> DecisionSummary:
         gap=decision.gap,
         stopped_by=decision.stopped_by,
         fallback=decision.fallback,
+        serving=tuple(_serving_summary(made) for made in decision.serving),
     )
 
 
@@ -111,9 +136,9 @@ def approve(session: Session, *, row: ReplanRow, safe: bool, actor: Actor) -> No
     running = _running(session, row, kept["base"], decision)
     # What an overtaken replan had claimed is decided anew.
     replan_rows.undo(session, replan_id=row.id)
-    holdings = {made.job_id: _holdings(made, running[made.job_id]) for made in decision.jobs}
+    holdings = {made.job_id: _holdings(made, running[made.job_id]) for made in made_of(decision)}
     occupancy.claim(session, cluster_id=row.cluster_id, claim_id=row.id, holdings=holdings)
-    for made in decision.jobs:
+    for made in made_of(decision):
         now_runs = running[made.job_id]
         if made.plan is not None and not _same(made.plan, now_runs):
             running_plans.add_row(
@@ -154,30 +179,55 @@ def _running(
     """Running plans of the decided jobs; raises ``WrongStatus`` where the decision starts from others."""
     found = job_plans(session, cluster_id=row.cluster_id)
     now = {job_id: each.running_plan_id for job_id, each in found.items()}
-    changed = sorted(made.job_name for made in decision.jobs if now.get(made.job_id) != base.get(made.job_id))
+    changed = sorted(made.job_name for made in made_of(decision) if now.get(made.job_id) != base.get(made.job_id))
     if changed:
         raise WrongStatus(
             "replan", row.id, "out of date", f"{', '.join(changed)} changed since; ask for a new replan"
         )
-    return {made.job_id: session.get_one(RunningPlanRow, now[made.job_id]) for made in decision.jobs}
+    return {made.job_id: session.get_one(RunningPlanRow, now[made.job_id]) for made in made_of(decision)}
 
 
-def _holdings(made: JobDecision, running: RunningPlanRow) -> Gpus:
+def made_of(decision: BatchDecision) -> tuple[JobDecision | ServingDecision, ...]:
+    """What becomes of each job that is decided on, training jobs first."""
+    return (*decision.jobs, *decision.serving)
+
+
+def _holdings(made: JobDecision | ServingDecision, running: RunningPlanRow) -> Gpus:
     """The GPUs that a job is to hold: where it waits all it had, for the lost ones are what it waits for.
 
     One that was paused and gets no plan holds nothing.
     """
+    if isinstance(made, ServingDecision):
+        return made.held
     if made.action is RecoveryAction.PAUSE or (made.plan is None and running.status != RunningPlanStatus.APPLIED):
         return frozenset()
     return gpus_of(load(Plan, running.plan) if made.plan is None else made.plan)
 
 
-def _same(plan: Plan, running: RunningPlanRow) -> bool:
+def _same(plan: AnyPlan, running: RunningPlanRow) -> bool:
     """Whether a job runs by a plan already; one that is paused does not."""
     if running.status != RunningPlanStatus.APPLIED:
         return False
-    old = load(Plan, running.plan)
+    old = load_plan(kind_of(plan), running.plan)
+    if not (isinstance(plan, Plan) and isinstance(old, Plan)):
+        return plan == old
     return (plan.placement, plan.configuration) == (old.placement, old.configuration)
+
+
+def _serving_summary(made: ServingDecision) -> ServingSummary:
+    return ServingSummary(
+        job_id=made.job_id,
+        job=made.job_name,
+        action=made.action,
+        gpus=len(made.held),
+        lost=len(made.lost),
+        started=len(made.started),
+        start_low_s=made.start.low_s,
+        start_high_s=made.start.high_s,
+        requests_per_s_before=math.fsum(load.before_per_s for load in made.loads),
+        requests_per_s_after=math.fsum(load.after_per_s for load in made.loads),
+        is_to_be_done=made.is_to_be_done,
+    )
 
 
 def _job_summary(made: JobDecision) -> JobSummary:

@@ -22,6 +22,7 @@ from app.services.running import occupancy, running_plans
 from app.services.running.job_plans import job_plans
 from app.services.running.running_plans import RunningPlanRecord
 from cluster_models.jobs.recovery import BatchDecision, JobDecision, RecoveryAction
+from cluster_models.jobs.serving import ServingDecision
 
 APPROVED: Final = (ReplanStatus.APPROVED, ReplanStatus.APPLYING)
 TO_BE_DONE: Final = frozenset(RecoveryAction) - {RecoveryAction.NONE, RecoveryAction.WAIT}
@@ -42,7 +43,7 @@ def complete_all(session: Session, *, row: ReplanRow, actor: Actor) -> None:
     replan_rows.demand(session, row, APPROVED, status=ReplanStatus.APPLIED, finished_at=datetime.now(UTC))
     decision = replan_answers.approved_answer(row)
     done = replan_steps.completed_jobs(session, replan_id=row.id)
-    for made in decision.jobs:
+    for made in replan_answers.made_of(decision):
         if made.job_id not in done:
             _carry_out(session, row, made, claim_id=row.id)
     _wake_untouched(session, row, decision)
@@ -69,7 +70,7 @@ def complete_job(session: Session, *, row: ReplanRow, job: str, actor: Actor) ->
     _carry_out(session, row, made, claim_id=row.id)
     _note(session, row, made, actor)
     done = replan_steps.completed_jobs(session, replan_id=row.id)
-    if all(each.job_id in done for each in decision.jobs if each.action in TO_BE_DONE):
+    if all(each.job_id in done for each in replan_answers.made_of(decision) if _is_to_be_done(each)):
         complete_all(session, row=row, actor=actor)
 
 
@@ -101,7 +102,7 @@ def _complete_late(session: Session, row: ReplanRow, job: str, actor: Actor) -> 
     reports.decide_anew(session, row=successor, reason=f"{made.job_name} was started as decided before.")
 
 
-def _carry_out(session: Session, row: ReplanRow, made: JobDecision, *, claim_id: str) -> None:
+def _carry_out(session: Session, row: ReplanRow, made: JobDecision | ServingDecision, *, claim_id: str) -> None:
     """The job runs as decided; nodes that it left whole serve as spares from now on."""
     before = {node for node, _gpu in occupancy.held_gpus(session, cluster_id=row.cluster_id)}
     for stopped in occupancy.settle_job(session, claim_id=claim_id, job_id=made.job_id):
@@ -134,7 +135,7 @@ def _wake_untouched(session: Session, row: ReplanRow, decision: BatchDecision) -
             running_plans.set_standing(session, job_id=job_id, standing=JobStanding.RUNNING)
 
 
-def _note(session: Session, row: ReplanRow, made: JobDecision, actor: Actor) -> None:
+def _note(session: Session, row: ReplanRow, made: JobDecision | ServingDecision, actor: Actor) -> None:
     job = session.get(RunningJobRow, made.job_id)
     if job is None:
         raise NotFound("job", made.job_name)
@@ -147,8 +148,13 @@ def _known_id(session: Session, row: ReplanRow, job: str) -> str:
     return session.scalar(query) or job
 
 
-def _job(decision: BatchDecision, job: str) -> JobDecision:
-    for made in decision.jobs:
+def _is_to_be_done(made: JobDecision | ServingDecision) -> bool:
+    """Whether somebody has to carry it out."""
+    return made.is_to_be_done if isinstance(made, ServingDecision) else made.action in TO_BE_DONE
+
+
+def _job(decision: BatchDecision, job: str) -> JobDecision | ServingDecision:
+    for made in replan_answers.made_of(decision):
         if job in (made.job_name, made.job_id):
             return made
     raise NotFound("job in this replan", job)

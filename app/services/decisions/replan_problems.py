@@ -15,6 +15,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.db.running_tables import RunningPlanRow
+from app.db.status import PlanKind
 from app.replan_request import ReplanRequest
 from app.serialization import jsonable
 from app.services.clusters import snapshots
@@ -24,7 +25,7 @@ from app.services.decisions.replan_settings import ReplanSettings
 from app.services.health import health_events
 from app.services.health.touching import concerns
 from app.services.running import occupancy
-from app.services.running.job_plans import job_plans
+from app.services.running.job_plans import JobPlan, job_plans
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.cluster.topology import Cluster
 from cluster_models.health.conditions import Condition
@@ -51,7 +52,7 @@ class Situation:
     @property
     def base(self) -> dict[str, str]:
         """The running plan that each job runs by."""
-        return {job["id"]: job["running_plan_id"] for job in self.document["jobs"]}
+        return base_of(self.document)
 
 
 def situation(
@@ -73,7 +74,7 @@ def situation(
     conditions = settings.conditions(events, now=now)
     quarantine = settings.keep_out(events, now=now)
     held = read_held(session, cluster_id=cluster_id, claim_id=replan_id)
-    jobs = _jobs(session, cluster_id)
+    found = job_plans(session, cluster_id=cluster_id).values()
     snapshot = degraded(as_held(snapshots.newest_snapshot(session, reference=cluster_id), held), conditions)
     names = occupancy.spare_names(session, cluster_id=cluster_id)
     taken = {*held.running, *held.promised}
@@ -84,7 +85,8 @@ def situation(
         if node not in out and (takes_free_nodes or settings.all_free_nodes or node in names)
     ]
     document = {
-        "jobs": jobs,
+        "jobs": [_job(each) for each in found if each.job.kind == PlanKind.TRAINING],
+        "deployments": [_deployment(each) for each in found if each.job.kind == PlanKind.SERVING],
         "spares": spares,
         "horizon_s": settings.horizon_s,
         "back_after_s": settings.back_after_s,
@@ -99,14 +101,25 @@ def situation(
 
 def request_of(session: Session, *, snapshot: dict[str, Any], document: Mapping[str, Any]) -> ReplanRequest:
     """The request that a replan keeps, with the plans of its jobs."""
-    ids = [job["running_plan_id"] for job in document["jobs"]]
+    served = document.get("deployments", [])
+    ids = [*base_of(document).values(), *(each["meant_plan_id"] for each in served if each["meant_plan_id"])]
     query = select(RunningPlanRow.id, RunningPlanRow.plan, RunningPlanRow.fitted).where(RunningPlanRow.id.in_(ids))
     plans = {plan_id: (plan, fitted) for plan_id, plan, fitted in session.execute(query)}
     jobs = []
     for job in document["jobs"]:
         plan, fitted = plans[job["running_plan_id"]]
         jobs.append({**job, "plan": plan, "fitted": fitted})
-    return ReplanRequest(**{**document, "snapshot": snapshot, "jobs": jobs})
+    deployments = []
+    for each in served:
+        meant = plans.get(each["meant_plan_id"]) if each["meant_plan_id"] != each["running_plan_id"] else None
+        deployments.append({**each, "plan": plans[each["running_plan_id"]][0], "meant": meant and meant[0]})
+    return ReplanRequest(**{**document, "snapshot": snapshot, "jobs": jobs, "deployments": deployments})
+
+
+def base_of(document: Mapping[str, Any]) -> dict[str, str]:
+    """The running plan that each job of a question runs by, by its id."""
+    asked = (*document["jobs"], *document.get("deployments", []))
+    return {job["id"]: job["running_plan_id"] for job in asked}
 
 
 def _back_after(
@@ -127,18 +140,22 @@ def _back_after(
     return found
 
 
-def _jobs(session: Session, cluster_id: str) -> list[dict[str, Any]]:
-    """The jobs that run, wait or are paused, by name."""
-    return [
-        {
-            "id": found.job.id,
-            "name": found.job.name,
-            "weight": found.job.weight,
-            "recovery": found.job.recovery,
-            "is_paused": found.is_paused,
-            "wanted_gpus": found.wanted_gpus,
-            "wanted_batch": found.wanted_batch,
-            "running_plan_id": found.running_plan_id,
-        }
-        for found in job_plans(session, cluster_id=cluster_id).values()
-    ]
+def _job(found: JobPlan) -> dict[str, Any]:
+    """A training job that runs, waits or is paused."""
+    return {**_common(found), "wanted_gpus": found.wanted_gpus, "wanted_batch": found.wanted_batch}
+
+
+def _deployment(found: JobPlan) -> dict[str, Any]:
+    """A deployment that serves or is paused."""
+    return {**_common(found), "meant_plan_id": found.meant_id}
+
+
+def _common(found: JobPlan) -> dict[str, Any]:
+    return {
+        "id": found.job.id,
+        "name": found.job.name,
+        "weight": found.job.weight,
+        "recovery": found.job.recovery,
+        "is_paused": found.is_paused,
+        "running_plan_id": found.running_plan_id,
+    }

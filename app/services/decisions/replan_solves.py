@@ -94,7 +94,7 @@ def finish(session: Session, *, replan_id: str, decision: dict[str, Any]) -> boo
     replan_rows.locked(session, replan_id)
     if row.request is None:
         return False
-    base = {job["id"]: job["running_plan_id"] for job in row.request["jobs"]}
+    base = replan_problems.base_of(row.request)
     found = _with_quarantine(session, row.cluster_id, _at_least_safe(row, load(BatchDecision, decision)))
     stored = replan_rows.change(
         session,
@@ -201,12 +201,16 @@ def _at_least_safe(row: ReplanRow, decision: BatchDecision) -> BatchDecision:
     if row.safe is None or row.safe_revision != row.revision:
         return decision
     safe = load(BatchDecision, row.safe["decision"])
-    same_jobs = {made.job_id for made in safe.jobs} == {made.job_id for made in decision.jobs}
+    same_jobs = _decided(safe) == _decided(decision)
     if not same_jobs or safe.objective <= decision.objective:
         return decision
     bound = max(decision.bound, safe.objective)
     gap = (bound - safe.objective) / bound
     return replace(safe, bound=bound, gap=gap, stopped_by=decision.stopped_by)
+
+
+def _decided(decision: BatchDecision) -> set[str]:
+    return {made.job_id for made in replan_answers.made_of(decision)}
 
 
 def _with_quarantine(session: Session, cluster_id: str, decision: BatchDecision) -> BatchDecision:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -13,7 +14,10 @@ from app.serialization import load
 from app.services.decisions import replan_answers, replan_rows
 from app.services.decisions.replans import Answer
 from app.services.errors import NotFound, NotReady
+from app.services.running.plan_contents import AnyPlan
 from cluster_models.jobs.recovery import BatchDecision, JobDecision
+from cluster_models.jobs.serving import ServingDecision
+from cluster_models.serving.plan import ServingPlan
 from cluster_models.training.plan import Plan
 
 
@@ -21,19 +25,27 @@ from cluster_models.training.plan import Plan
 class AnswerView:
     """An answer, by job id the plan that each decided job ran by before, and the names of untouched jobs.
 
-    Of both those that are still kept.
+    ``served`` are the plans of deployments before.  Of all those that are still kept.
     """
 
     decision: BatchDecision
     before: Mapping[str, Plan]
     untouched: Mapping[str, str] = field(default_factory=dict)
+    served: Mapping[str, ServingPlan] = field(default_factory=dict)
 
 
 def view_of(session: Session, decision: BatchDecision, base: Mapping[str, str]) -> AnswerView:
     """The view of a decision that starts from these running plans, by job id."""
     query = select(RunningJobRow.id, RunningJobRow.name).where(RunningJobRow.id.in_(decision.untouched))
     names = {row.id: row.name for row in session.execute(query.order_by(RunningJobRow.name))}
-    return AnswerView(decision, _plans_before(session, decision, base), names)
+    before = _plans_before(session, decision.jobs, base)
+    served = _plans_before(session, decision.serving, base)
+    return AnswerView(
+        decision,
+        {job_id: load(Plan, plan) for job_id, plan in before.items()},
+        names,
+        {job_id: load(ServingPlan, plan) for job_id, plan in served.items()},
+    )
 
 
 def view_answer(session: Session, *, replan_id: str, answer: Answer) -> AnswerView | None:
@@ -44,7 +56,7 @@ def view_answer(session: Session, *, replan_id: str, answer: Answer) -> AnswerVi
     return view_of(session, load(BatchDecision, kept["decision"]), kept["base"])
 
 
-def decided_plan(session: Session, *, replan_id: str, job: str, answer: Answer) -> Plan:
+def decided_plan(session: Session, *, replan_id: str, job: str, answer: Answer) -> AnyPlan:
     """The plan by which a job of that name or id is to run.
 
     Raises ``NotFound`` of the replan, and of a job that is not decided on; ``NotReady`` where there is no such
@@ -59,15 +71,17 @@ def decided_plan(session: Session, *, replan_id: str, job: str, answer: Answer) 
     return made.plan
 
 
-def _plans_before(session: Session, decision: BatchDecision, base: Mapping[str, str]) -> dict[str, Plan]:
-    """The plans that the decided jobs ran by, by job id; ``base`` has their running plans."""
-    wanted = {base[made.job_id]: made.job_id for made in decision.jobs if made.job_id in base}
+def _plans_before(
+    session: Session, decided: Sequence[JobDecision | ServingDecision], base: Mapping[str, str]
+) -> dict[str, dict[str, Any]]:
+    """The plans that the decided jobs ran by, as kept, by job id; ``base`` has their running plans."""
+    wanted = {base[made.job_id]: made.job_id for made in decided if made.job_id in base}
     query = select(RunningPlanRow.id, RunningPlanRow.plan).where(RunningPlanRow.id.in_(wanted))
-    return {wanted[plan_id]: load(Plan, plan) for plan_id, plan in session.execute(query)}
+    return {wanted[plan_id]: plan for plan_id, plan in session.execute(query)}
 
 
-def _job(decision: BatchDecision, job: str) -> JobDecision:
-    for made in decision.jobs:
+def _job(decision: BatchDecision, job: str) -> JobDecision | ServingDecision:
+    for made in replan_answers.made_of(decision):
         if job in (made.job_name, made.job_id):
             return made
     raise NotFound("job in this replan", job)

@@ -206,7 +206,6 @@ def _record(
 ) -> ReplanRecord:
     summary = None if row.summary is None else load(DecisionSummary, row.summary)
     done = {each.job_id for each in steps}
-    jobs = summary.jobs if summary is not None and row.status in replan_completion.APPROVED else ()
     return ReplanRecord(
         id=row.id,
         cluster_id=row.cluster_id,
@@ -226,9 +225,7 @@ def _record(
         objections=() if row.objections is None else tuple(row.objections["reasons"]),
         causes_recovered=causes_recovered,
         steps=tuple(steps),
-        remaining=tuple(
-            sorted(job.job for job in jobs if job.action in replan_completion.TO_BE_DONE and job.job_id not in done)
-        ),
+        remaining=_remaining(row, summary, done),
         attempts=row.attempts,
         rescues=row.rescues,
         created_at=row.created_at,
@@ -237,3 +234,12 @@ def _record(
         approved_at=row.approved_at,
         finished_at=row.finished_at,
     )
+
+
+def _remaining(row: ReplanRow, summary: DecisionSummary | None, done: set[str | None]) -> tuple[str, ...]:
+    """Names of the jobs that are still to be carried out as approved."""
+    if summary is None or row.status not in replan_completion.APPROVED:
+        return ()
+    asked = [(job.job, job.job_id) for job in summary.jobs if job.action in replan_completion.TO_BE_DONE]
+    asked += [(job.job, job.job_id) for job in summary.serving if job.is_to_be_done]
+    return tuple(sorted(name for name, job_id in asked if job_id not in done))

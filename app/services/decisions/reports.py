@@ -22,13 +22,14 @@ from app.presentation.recovery import entity_words
 from app.services import idempotency
 from app.services.clusters import clusters
 from app.services.clusters.clusters import StoredCluster
-from app.services.decisions import replan_rows, replan_settings, replan_steps
+from app.services.decisions import replan_problems, replan_rows, replan_settings, replan_steps
 from app.services.decisions.replan_steps import SERVICE
 from app.services.errors import Conflict, IdempotencyKeyReused
 from app.services.health import health_events
 from app.services.health.health_events import EventRecord
 from app.services.health.touching import fresh_trouble, standing_trouble, touched
 from app.services.running import occupancy
+from app.services.running.job_plans import job_plans
 from app.services.running.occupancy import Gpus
 from app.services.webhooks import announcements
 from cluster_models.cluster.topology import Cluster
@@ -88,7 +89,8 @@ def request_replan(
     """Open a replan of a cluster as it is, whatever touched it; returns its id.
 
     Where one collects reports it is that one, and its window ends no later than wanted; one that was proposed or
-    approved is overtaken.  Raises ``NotFound``, ``IdempotencyKeyReused``, and ``Conflict`` where no job runs there.
+    approved is overtaken.  Raises ``NotFound``, ``IdempotencyKeyReused``, and ``Conflict`` where no job runs
+    there, nor waits to run again.
     """
     now = now or datetime.now(UTC)
     cluster = clusters.lock(session, reference=reference, expected_version=None)
@@ -99,7 +101,7 @@ def request_replan(
             if row.request_hash != request_hash:
                 raise IdempotencyKeyReused(idempotency_key)
             return row.id
-    if not occupancy.staying_gpus(session, cluster_id=cluster.id):
+    if not job_plans(session, cluster_id=cluster.id):
         raise Conflict(f"No job runs on the cluster {cluster.name!r}: there is nothing to decide.")
     replan_id = open_or_join(session, cluster.id, reason=reason, window_s=window_s, now=now)
     row = replan_rows.row_of(session, replan_id)
@@ -145,7 +147,7 @@ def take_in_change(session: Session, *, job: RunningJobRow) -> None:
     current = replan_rows.open_row(session, job.cluster_id)
     if current is None or current.status in (ReplanStatus.APPROVED, ReplanStatus.APPLYING):
         return
-    asked = None if current.request is None else {each["id"] for each in current.request["jobs"]}
+    asked = None if current.request is None else set(replan_problems.base_of(current.request))
     if asked is None or job.id in asked:
         decide_anew(session, row=current, reason=f"The weight or recovery policy of {job.name} was changed.")
 

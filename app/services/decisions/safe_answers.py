@@ -16,7 +16,7 @@ from app.services.decisions import replan_problems, replan_rows, replan_solves
 from app.services.decisions.replan_problems import Situation
 from cluster_models.errors import MeshwrightError
 from cluster_models.jobs.recovery import BatchDecision
-from solver.replanning.problem import ReplanProblem
+from solver.replanning.shared import SharedProblem
 
 log = structlog.get_logger(__name__)
 
@@ -47,26 +47,26 @@ def answer_safely(sessions: SessionFactory, *, replan_id: str, now: datetime | N
         )
 
 
-def problem_of(session: Session, found: Situation) -> ReplanProblem:
+def problem_of(session: Session, found: Situation) -> SharedProblem:
     """The question that a situation puts."""
     request = replan_problems.request_of(session, snapshot={}, document=found.document)
-    return request.to_problem(found.snapshot)
+    return request.to_shared(found.snapshot)
 
 
-def prepared_for(session: Session, problem: ReplanProblem, found: Situation) -> list[dict[str, Any]]:
+def prepared_for(session: Session, problem: SharedProblem, found: Situation) -> list[dict[str, Any]]:
     """Answers prepared for the jobs that are hit; the safe answer leaves all others alone."""
     # Imported late: only whoever answers failures pays for loading the solver.
     from solver.replanning.touched import touched  # noqa: PLC0415
 
-    plans = [found.base[job.id] for job in touched(problem).hit]
+    plans = [found.base[job.id] for job in touched(problem.training).hit]
     query = select(PreparedJobRow.document).where(PreparedJobRow.running_plan_id.in_(plans))
     return list(session.scalars(query))
 
 
-def work_out(problem: ReplanProblem, prepared: list[dict[str, Any]]) -> BatchDecision:
+def work_out(problem: SharedProblem, prepared: list[dict[str, Any]]) -> BatchDecision:
     """The safe answer to a question, with what was prepared for its jobs."""
     from solver.replanning.prepared import PreparedJob  # noqa: PLC0415
-    from solver.replanning.safe import safe_answer  # noqa: PLC0415
+    from solver.replanning.safe_shared import safe_shared  # noqa: PLC0415
 
     tables = []
     for document in prepared:
@@ -74,4 +74,4 @@ def work_out(problem: ReplanProblem, prepared: list[dict[str, Any]]) -> BatchDec
             tables.append(load(PreparedJob, document))
         except ValueError as broken:  # prepared by another version of the product: do without
             log.warning("preparation_not_readable", reason=str(broken)[:300])
-    return safe_answer(problem, tables)
+    return safe_shared(problem, tables)

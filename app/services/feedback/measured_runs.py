@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session, undefer
 
 from app.db.feedback_tables import MeasuredRunRow
 from app.db.running_tables import RunningJobRow, RunningPlanRow
+from app.db.status import PlanKind
 from app.db.tables import PlanRow, SnapshotRow
 from app.serialization import jsonable, load
 from app.services.calibration import calibrations
@@ -199,6 +200,8 @@ def _source_by_id(session: Session, plan_id: str) -> _Source:
     """The source of a run by the id of a running plan or of a plan."""
     if (running := session.get(RunningPlanRow, plan_id)) is not None:
         job = session.get_one(RunningJobRow, running.job_id)
+        if job.kind != PlanKind.TRAINING:
+            raise InvalidInput("plan", plan_id, "is a plan of serving", "runs of training are measured here")
         stored = clusters.get_cluster(session, reference=job.cluster_id)
         fitted = None if running.fitted is None else load(FittedParameters, running.fitted)
         plan = load(Plan, running.plan)

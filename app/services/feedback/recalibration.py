@@ -11,7 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.db.running_tables import RunningJobRow, RunningPlanRow
-from app.db.status import RunningPlanStatus
+from app.db.status import PlanKind, RunningPlanStatus
 from app.documents.calibration import CalibrationDocument
 from app.documents.training_runs import MeasuredRuns
 from app.serialization import load
@@ -125,7 +125,11 @@ def _jobs(session: Session, cluster_ids: set[str], framework: str | None) -> lis
     query = (
         select(RunningJobRow.name, RunningJobRow.cluster_id, RunningPlanRow.plan)
         .join(RunningPlanRow, RunningPlanRow.job_id == RunningJobRow.id)
-        .where(RunningJobRow.cluster_id.in_(cluster_ids), RunningPlanRow.status == RunningPlanStatus.APPLIED)
+        .where(
+            RunningJobRow.cluster_id.in_(cluster_ids),
+            RunningJobRow.kind == PlanKind.TRAINING,
+            RunningPlanRow.status == RunningPlanStatus.APPLIED,
+        )
         .order_by(RunningJobRow.name)
         .limit(MOST_JOBS)
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -10,11 +10,13 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from app.db.running_tables import RunningJobRow
+from app.db.status import PlanKind
 from app.serialization import load
 from app.services.clusters import clusters, live_clusters
 from app.services.health import health_events
 from app.services.health.touching import TROUBLE, concerns
 from app.services.running.occupancy import Gpus
+from cluster_models.cluster.topology import Node
 from cluster_models.health.conditions import Condition
 from cluster_models.health.events import EntityKind, HealthState
 from cluster_models.jobs.running import RecoveryPolicy
@@ -52,12 +54,21 @@ def troubles_of(session: Session, *, jobs: Sequence[RunningJobRow]) -> dict[str,
         gpus = frozenset(runs_on.get(job.id, ()))
         own = tuple(each for each in conditions if concerns(each.entity, gpus, nodes))
         if own:
-            policy = load(RecoveryPolicy, job.recovery)
-            found[job.id] = JobTrouble(own, any(_stops(each, gpus, policy) for each in own))
+            found[job.id] = JobTrouble(own, _stops(job, own, gpus, nodes))
     return found
 
 
-def _stops(condition: Condition, gpus: Gpus, policy: RecoveryPolicy) -> bool:
+def _stops(job: RunningJobRow, own: Sequence[Condition], gpus: Gpus, nodes: Mapping[str, Node]) -> bool:
+    """Whether a job cannot run with these; a deployment serves on as long as a GPU of it works."""
+    if job.kind == PlanKind.TRAINING:
+        policy = load(RecoveryPolicy, job.recovery)
+        return any(_stops_training(each, gpus, policy) for each in own)
+    parts = (EntityKind.LINK, EntityKind.NIC)
+    failed = [each for each in own if each.state is HealthState.FAILED and each.entity.kind not in parts]
+    return all(any(concerns(each.entity, frozenset({gpu}), nodes) for each in failed) for gpu in gpus)
+
+
+def _stops_training(condition: Condition, gpus: Gpus, policy: RecoveryPolicy) -> bool:
     """Whether a job cannot run with that: a failed link only slows it, and a card where frameworks go round it."""
     if condition.state is not HealthState.FAILED or condition.entity.kind is EntityKind.LINK:
         return False

@@ -9,8 +9,10 @@ from typing import Final
 
 from app.documents.plan import PlanDocument
 from app.documents.reading import FieldProblem, InvalidDocument
+from app.documents.serving_plan import ServingPlanDocument
 from app.exports.launch_value import launch_of
 from app.services.running.running_plans import PlanSource
+from cluster_models.serving.plan import ServingPlan
 from cluster_models.training.plan import Plan
 from cluster_models.units import GIB, TFLOP
 
@@ -22,9 +24,11 @@ _MOST_BYTES: Final = 1e15
 _REMEDY: Final = "give the plan as it was answered"
 
 
-def source_of(plan: str | PlanDocument) -> PlanSource:
+def source_of(plan: str | PlanDocument | ServingPlanDocument) -> PlanSource:
     """Where a plan comes from; raises ``InvalidInput``, fields as in the plan, of one that contradicts itself."""
-    return PlanSource(plan_id=plan) if isinstance(plan, str) else PlanSource(plan=given_plan(plan))
+    if isinstance(plan, str):
+        return PlanSource(plan_id=plan)
+    return PlanSource(plan=given_plan(plan) if isinstance(plan, PlanDocument) else given_serving_plan(plan))
 
 
 def given_plan(document: PlanDocument) -> Plan:
@@ -34,6 +38,33 @@ def given_plan(document: PlanDocument) -> Plan:
     if problems := list(_problems(plan)):
         raise InvalidDocument(problems)
     return plan
+
+
+def given_serving_plan(document: ServingPlanDocument) -> ServingPlan:
+    """The plan of a document; raises ``InvalidInput`` where its replicas and figures do not go together."""
+    plan = document.to_plan()
+    if problems := list(_serving_problems(plan)):
+        raise InvalidDocument(problems)
+    return plan
+
+
+def _serving_problems(plan: ServingPlan) -> Iterator[FieldProblem]:
+    if len(plan.figures) != len(plan.models):
+        yield FieldProblem(
+            "figures", len(plan.figures), f"must be one for each of {len(plan.models)} models", _REMEDY
+        )
+    if served := set(range(len(plan.models))) - {group.model for group in plan.groups}:
+        yield FieldProblem("groups", len(plan.groups), f"has none for the model {min(served)}", _REMEDY)
+    if strangers := {group.model for group in plan.groups} - set(range(len(plan.models))):
+        yield FieldProblem("groups", len(plan.groups), f"names the model {max(strangers)}, which is none", _REMEDY)
+    if sorted(replica.number for replica in plan.replicas) != list(range(len(plan.replicas))):
+        yield FieldProblem("groups", len(plan.groups), "must number replicas from 0, each once", _REMEDY)
+    for replica in plan.replicas:
+        if (gpus := sum(len(place.gpus) for place in replica.places)) != replica.worker.gpus:
+            problem = f"has {gpus} GPUs for {replica.worker}, which takes {replica.worker.gpus}"
+            yield FieldProblem(f"replicas[{replica.number}].places", gpus, problem, _REMEDY)
+    if plan.gpus != sum(replica.worker.gpus for replica in plan.replicas):
+        yield FieldProblem("gpus", plan.gpus, "is not the sum over its replicas", _REMEDY)
 
 
 def _problems(plan: Plan) -> Iterator[FieldProblem]:

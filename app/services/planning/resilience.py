@@ -11,7 +11,8 @@ from app.documents.reading import close_name
 from app.services.clusters import clusters, snapshots
 from app.services.errors import NotFound
 from app.services.planning import plans
-from app.services.running.running_plans import PlanSource, check_fits
+from app.services.running.plan_contents import check_fits
+from app.services.running.running_plans import PlanSource
 from app.services.subprocesses import in_subprocess
 from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.cluster.snapshot import ClusterSnapshot
@@ -65,7 +66,7 @@ def plan_and_snapshot(session: Session, *, source: PlanSource, cluster: str | No
         plan = plans.get_finished_plan(session, plan_id=source.plan_id)
         snapshot = plans.get_problem(session, plan_id=source.plan_id).snapshot
     else:
-        assert source.plan is not None, "one of the two is given"
+        assert isinstance(source.plan, Plan), "one of the two is given, and it trains"
         plan, snapshot = source.plan, None
     if cluster is not None:
         snapshot = snapshots.newest_snapshot(

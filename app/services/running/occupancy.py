@@ -24,7 +24,6 @@ from app.services.health import health_events
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.cluster.topology import Cluster
 from cluster_models.health.degraded import degraded
-from cluster_models.training.plan import Plan
 
 Gpus = frozenset[tuple[str, int]]
 """GPUs as (node, number)."""
@@ -48,11 +47,6 @@ class SpareNode:
 
     node: str
     free: bool
-
-
-def gpus_of(plan: Plan) -> Gpus:
-    """The GPUs that a plan's ranks sit on."""
-    return frozenset((place.node, place.gpu) for place in plan.placement.ranks)
 
 
 def list_held(session: Session, *, reference: str) -> tuple[HeldGpu, ...]:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from app.db.insert import insert_if_absent
 from app.db.running_tables import OccupiedGpuRow, RunningJobRow, RunningPlanRow
-from app.db.status import JobStanding, RunningPlanStatus
+from app.db.status import JobStanding, PlanKind, RunningPlanStatus
 from app.db.tables import ClusterRow
 from app.serialization import jsonable, load
 from app.services.clusters import clusters
@@ -26,6 +26,7 @@ from app.services.running.running_plans import PlanSource, RunningPlanRecord
 from cluster_models.health.conditions import Condition
 from cluster_models.health.events import HealthState
 from cluster_models.jobs.running import InvalidRunningJob, RecoveryPolicy
+from cluster_models.jobs.serving import ServingPolicy
 
 _HELD = (
     select(func.count()).where(OccupiedGpuRow.job_id == RunningJobRow.id).correlate(RunningJobRow).scalar_subquery()
@@ -39,15 +40,18 @@ class JobRecord:
     """A job, and the plan it runs by (``None`` where none was applied, or it is paused).
 
     ``trouble``: what is reported of parts that it holds.  It is ``DOWN`` where one of them failed without which it
-    cannot run, whatever was decided about it.
+    cannot run, whatever was decided about it.  ``recovery`` is that of a training job, ``replica_start`` that of a
+    deployment.
     """
 
     id: str
     cluster_id: str
     cluster_name: str
     name: str
+    kind: PlanKind
     weight: float
-    recovery: RecoveryPolicy
+    recovery: RecoveryPolicy | None
+    replica_start: ServingPolicy | None
     standing: JobStanding
     gpus_held: int
     plan: RunningPlanRecord | None
@@ -72,17 +76,24 @@ def register_job(
     source: PlanSource,
     weight: float = 1.0,
     recovery: RecoveryPolicy | None = None,
+    replica_start: ServingPolicy | None = None,
     applied: bool = False,
 ) -> JobRecord:
     """Register a job on a stored cluster with its first plan, proposed or (``applied``) running already.
 
-    Raises ``NotFound``, ``NameTaken``, ``InvalidInput`` where the plan does not fit the cluster, ``GpusTaken``.
+    The plan says whether it trains (``recovery``) or serves (``replica_start``).  Raises ``NotFound``,
+    ``NameTaken``, ``InvalidInput`` where plan and cluster, or plan and policy, do not go together, ``GpusTaken``.
     """
     _check_name(name)
     _check_weight(weight)
     row = clusters.lock(session, reference=reference, expected_version=None)
-    job_id, now, policy = uuid.uuid4().hex, datetime.now(UTC), recovery or RecoveryPolicy()
+    job_id, now = uuid.uuid4().hex, datetime.now(UTC)
+    kind = running_plans.kind_of_source(session, source=source)
+    policy = _policy(kind, recovery, replica_start) or (
+        RecoveryPolicy() if kind is PlanKind.TRAINING else ServingPolicy()
+    )
     values = {
+        "kind": kind,
         "weight": weight,
         "recovery": jsonable(policy),
         "standing": JobStanding.IDLE,
@@ -105,6 +116,7 @@ def change_job(
     job: str,
     weight: float | None = None,
     recovery: RecoveryPolicy | None = None,
+    replica_start: ServingPolicy | None = None,
 ) -> JobRecord:
     """Store another weight or another policy; ``None`` leaves a value alone.
 
@@ -113,15 +125,16 @@ def change_job(
     """
     row = running_plans.job_row(session, reference=reference, job=job)
     clusters.lock(session, reference=row.cluster_id, expected_version=None)
-    before = (row.weight, _lasting(load(RecoveryPolicy, row.recovery)))
+    policy = _policy(PlanKind(row.kind), recovery, replica_start)
+    before = (row.weight, _lasting(row))
     if weight is not None:
         _check_weight(weight)
         row.weight = weight
-    if recovery is not None:
-        row.recovery = jsonable(recovery)
+    if policy is not None:
+        row.recovery = jsonable(policy)
     row.updated_at = datetime.now(UTC)
     session.flush()
-    if before != (row.weight, _lasting(load(RecoveryPolicy, row.recovery))):
+    if before != (row.weight, _lasting(row)):
         reports.take_in_change(session, job=row)
     return get_job(session, reference=row.cluster_id, job=row.id)
 
@@ -172,8 +185,10 @@ def _records(session: Session, rows: Sequence[Row[RunningJobRow, str, int]]) -> 
             cluster_id=row.cluster_id,
             cluster_name=cluster_name,
             name=row.name,
+            kind=PlanKind(row.kind),
             weight=row.weight,
-            recovery=load(RecoveryPolicy, row.recovery),
+            recovery=load(RecoveryPolicy, row.recovery) if row.kind == PlanKind.TRAINING else None,
+            replica_start=load(ServingPolicy, row.recovery) if row.kind == PlanKind.SERVING else None,
             standing=_standing(row, troubles[row.id]),
             gpus_held=held,
             plan=applied.get(row.id),
@@ -190,8 +205,26 @@ def _standing(row: RunningJobRow, trouble: JobTrouble) -> JobStanding:
     return JobStanding.DOWN if should_run and trouble.stops else JobStanding(row.standing)
 
 
-def _lasting(policy: RecoveryPolicy) -> RecoveryPolicy:
-    """A policy but for the age of checkpoints."""
+def _policy(
+    kind: PlanKind, recovery: RecoveryPolicy | None, replica_start: ServingPolicy | None
+) -> RecoveryPolicy | ServingPolicy | None:
+    """The policy of a job of that kind, ``None`` where none is given; raises ``InvalidRunningJob`` of the other."""
+    if kind is PlanKind.TRAINING:
+        if replica_start is not None:
+            raise InvalidRunningJob(
+                "replica_start", "", "is about deployments, and this job trains", "give recovery"
+            )
+        return recovery
+    if recovery is not None:
+        raise InvalidRunningJob("recovery", "", "is about training jobs, and this job serves", "give replica_start")
+    return replica_start
+
+
+def _lasting(row: RunningJobRow) -> RecoveryPolicy | ServingPolicy:
+    """The policy of a job but for the age of checkpoints."""
+    if row.kind == PlanKind.SERVING:
+        return load(ServingPolicy, row.recovery)
+    policy = load(RecoveryPolicy, row.recovery)
     return replace(policy, steps_since_checkpoint=None, steps_since_storage_checkpoint=None)
 
 

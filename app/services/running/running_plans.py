@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,17 +12,25 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from app.db.running_tables import RunningJobRow, RunningPlanRow
-from app.db.status import JobStanding, RunningPlanStatus
+from app.db.status import JobStanding, PlanKind, RunningPlanStatus
 from app.serialization import jsonable, load
 from app.services.calibration import calibrations
 from app.services.clusters import clusters
 from app.services.errors import NotFound, WrongStatus
 from app.services.pagination import Page, newest_first
-from app.services.planning import plans
+from app.services.planning import plans, serving_plans
 from app.services.running import occupancy
-from app.services.running.occupancy import gpus_of
+from app.services.running.plan_contents import (
+    AnyPlan,
+    RunningPlanSummary,
+    check_fits,
+    gpus_of,
+    kind_of,
+    load_plan,
+    stored_plan,
+    summary_of,
+)
 from cluster_models.calibration.fitted import FittedParameters
-from cluster_models.cluster.topology import Cluster
 from cluster_models.jobs.running import InvalidRunningJob
 from cluster_models.training.plan import Plan
 
@@ -32,25 +40,12 @@ class PlanSource:
     """Where a running plan comes from: a finished plan of this service, by its id, or a plan in full."""
 
     plan_id: str | None = None
-    plan: Plan | None = None
+    plan: AnyPlan | None = None
 
     def __post_init__(self) -> None:
         if (self.plan_id is None) == (self.plan is None):
             problem = "is missing" if self.plan is None else "stands beside plan_id"
             raise InvalidRunningJob("plan", "", problem, "give the id of a finished plan, or a plan in full")
-
-
-@dataclass(frozen=True, slots=True)
-class RunningPlanSummary:
-    """A running plan as lists show it; ``degrees`` as text (``tp8 pp2 dp4``)."""
-
-    model: str
-    degrees: str
-    gpus: int
-    hosts: int
-    tokens_per_s: float
-    step_s: float
-    global_batch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +71,9 @@ def propose_plan(session: Session, *, reference: str, job: str, source: PlanSour
     """
     row = job_row(session, reference=reference, job=job)
     plan, fitted = _content(session, source)
+    if (kind := kind_of(plan)) != row.kind:
+        problem = f"is of {kind}, and the job {row.name} is one of {row.kind}"
+        raise InvalidRunningJob("plan", source.plan_id or "", problem, "register a job of its own for it")
     check_fits(plan, clusters.get_cluster(session, reference=row.cluster_id).cluster)
     added = add_row(
         session,
@@ -97,7 +95,7 @@ def approve_plan(session: Session, *, running_plan_id: str) -> RunningPlanRecord
     if row.status in (RunningPlanStatus.APPROVED, RunningPlanStatus.APPLIED):
         return record_of(row)
     _demand(row, RunningPlanStatus.PROPOSED)
-    plan = load(Plan, row.plan)
+    plan = load_plan(job.kind, row.plan)
     check_fits(plan, clusters.get_cluster(session, reference=job.cluster_id).cluster)
     holdings = {job.id: gpus_of(plan)}
     occupancy.claim(session, cluster_id=job.cluster_id, claim_id=row.id, holdings=holdings)
@@ -142,9 +140,10 @@ def get_running_plan(session: Session, *, running_plan_id: str) -> RunningPlanRe
     return record_of(_row(session, running_plan_id))
 
 
-def get_content(session: Session, *, running_plan_id: str) -> Plan:
+def get_content(session: Session, *, running_plan_id: str) -> AnyPlan:
     """The plan itself; raises ``NotFound``."""
-    return load(Plan, _row(session, running_plan_id).plan)
+    row = _row(session, running_plan_id)
+    return load_plan(session.get_one(RunningJobRow, row.job_id).kind, row.plan)
 
 
 def list_running_plans(
@@ -165,28 +164,11 @@ def job_row(session: Session, *, reference: str, job: str) -> RunningJobRow:
     raise NotFound("job", job)
 
 
-def check_fits(plan: Plan, cluster: Cluster) -> None:
-    """Raise ``InvalidRunningJob`` where a plan cannot be told what it is for, or names what the cluster has not."""
-    if plan.architecture is None or plan.workload is None:
-        raise InvalidRunningJob(
-            "plan", plan.model, "does not say which model and workload it is for", "plan it anew, or give both"
-        )
-    counts = {node.name: node.gpu_count for node in cluster.nodes}
-    seen = set()
-    for place in plan.placement.ranks:
-        if not 0 <= place.gpu < counts.get(place.node, 0):
-            problem = f"is no GPU of the cluster {cluster.name!r}"
-            raise InvalidRunningJob(f"plan.ranks[{place.rank}]", f"{place.node}:{place.gpu}", problem)
-        if (place.node, place.gpu) in seen:
-            raise InvalidRunningJob(f"plan.ranks[{place.rank}]", f"{place.node}:{place.gpu}", "serves two ranks")
-        seen.add((place.node, place.gpu))
-
-
 def add_row(
     session: Session,
     *,
     job_id: str,
-    plan: Plan,
+    plan: AnyPlan,
     fitted: dict[str, Any] | None,
     plan_id: str | None = None,
     replan_id: str | None = None,
@@ -194,26 +176,15 @@ def add_row(
 ) -> RunningPlanRow:
     """A new running plan's row."""
     now = datetime.now(UTC)
-    degrees = plan.configuration.degrees
     row = RunningPlanRow(
         id=uuid.uuid4().hex,
         job_id=job_id,
         plan_id=plan_id,
         replan_id=replan_id,
         status=status,
-        plan=_stored(plan),
+        plan=stored_plan(plan),
         fitted=fitted,
-        summary=jsonable(
-            RunningPlanSummary(
-                model=plan.model,
-                degrees=str(degrees),
-                gpus=len(plan.placement.ranks),
-                hosts=len(plan.placement.hosts),
-                tokens_per_s=plan.tokens_per_s,
-                step_s=plan.time.step_s,
-                global_batch=None if plan.workload is None else plan.workload.global_batch,
-            )
-        ),
+        summary=jsonable(summary_of(plan)),
         created_at=now,
         approved_at=now if status == RunningPlanStatus.APPROVED else None,
     )
@@ -268,16 +239,33 @@ def record_of(row: RunningPlanRow) -> RunningPlanRecord:
     )
 
 
-def fitted_of(session: Session, *, source: PlanSource) -> FittedParameters | None:
-    """The user's own parameters that a plan was priced with; raises ``NotFound`` and ``InvalidInput``."""
+def kind_of_source(session: Session, *, source: PlanSource) -> PlanKind:
+    """Whether a plan trains or serves; raises ``NotFound``."""
     if source.plan is not None:
+        return kind_of(source.plan)
+    assert source.plan_id is not None, "one of the two is given"
+    return plans.get_plan(session, plan_id=source.plan_id).kind
+
+
+def fitted_of(session: Session, *, source: PlanSource) -> FittedParameters | None:
+    """The user's own parameters that a plan of training was priced with.
+
+    Raises ``NotFound``, ``NotReady`` and ``InvalidInput``.
+    """
+    if source.plan is not None:
+        assert isinstance(source.plan, Plan), "plans of serving have none"
         return calibrations.calibration_of_plan(session, plan=source.plan)
     assert source.plan_id is not None, "one of the two is given"
     return plans.get_problem(session, plan_id=source.plan_id).fitted
 
 
-def _content(session: Session, source: PlanSource) -> tuple[Plan, dict[str, Any] | None]:
+def _content(session: Session, source: PlanSource) -> tuple[AnyPlan, dict[str, Any] | None]:
     """The plan, and the user's own parameters that it was priced with."""
+    if kind_of_source(session, source=source) is PlanKind.SERVING:
+        if source.plan is not None:
+            return source.plan, None
+        assert source.plan_id is not None, "one of the two is given"
+        return serving_plans.get_finished_serving_plan(session, plan_id=source.plan_id), None
     fitted = fitted_of(session, source=source)
     plan = source.plan
     if plan is None:
@@ -306,9 +294,3 @@ def _row(session: Session, running_plan_id: str) -> RunningPlanRow:
     if row is None:
         raise NotFound("running plan", running_plan_id)
     return row
-
-
-def _stored(plan: Plan) -> dict[str, Any]:
-    """A plan as rows keep it: without timeline and trade-offs, most of its bytes, which only its own page shows."""
-    document: dict[str, Any] = jsonable(replace(plan, timeline=(), trade_offs=()))
-    return document

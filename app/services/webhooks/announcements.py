@@ -63,6 +63,7 @@ def _replan_data(row: ReplanRow, cluster: str) -> dict[str, Any]:
         "spares_left": [] if summary is None else summary["spares_left"],
         "quarantine": [] if summary is None else summary["quarantine"],
         "jobs": [] if summary is None else [_job_data(job) for job in summary["jobs"]],
+        "serving": [] if summary is None else [_serving_data(job) for job in summary.get("serving", [])],
     }
 
 
@@ -82,6 +83,10 @@ def _job_data(job: dict[str, Any]) -> dict[str, Any]:
     )
     causes, reasons = (load(tuple[Remark, ...], job[name]) for name in ("causes", "reasons"))
     return {name: job[name] for name in kept} | {"reason": reason_words(causes, reasons)}
+
+
+def _serving_data(job: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in job.items() if name != "is_to_be_done"}
 
 
 def _cluster_name(session: Session, cluster_id: str) -> str:

@@ -8,6 +8,8 @@ from typing import Final
 
 from app.exports.contract import Family, why_not
 from app.exports.registry import EXPORTS
+from app.exports.serving.contract import serving_refusal
+from app.exports.serving.registry import SERVING_EXPORTS
 from app.presentation.decision_reasons import keep_out, objection, reason_of
 from app.presentation.figures import plural, spans
 from app.presentation.recovery import (
@@ -22,9 +24,12 @@ from app.presentation.recovery import (
 )
 from app.presentation.replan_steps import steps
 from app.presentation.replans import decision_explanation, lost_gpu_hours, moved_bytes, proof
+from app.presentation.serving_decisions import SERVING_ACTIONS, answered, other_servings, serving_rows
 from app.presentation.survival import losses_sentence
 from app.services.decisions.replan_views import AnswerView
 from cluster_models.jobs.recovery import JobDecision, MovedRank, RecoveryAction
+from cluster_models.jobs.serving import ServingDecision
+from cluster_models.serving.plan import ServingPlan
 from cluster_models.training.plan import Plan
 from cluster_models.wording import named
 
@@ -104,13 +109,14 @@ def decision_view(answer: AnswerView, *, first: str = "") -> DecisionView:
     """
     decision = answer.decision
     untouched = sorted(answer.untouched.get(job_id, job_id) for job_id in decision.untouched)
-    ordered = sorted(decision.jobs, key=lambda made: (made.job_id != first, _ORDER.index(_mood(made))))
+    every: list[JobDecision | ServingDecision] = [*decision.jobs, *decision.serving]
+    ordered = sorted(every, key=lambda made: (made.job_id != first, _ORDER.index(_mood(made))))
     shown, others = ordered[:MOST_CARDS], ordered[MOST_CARDS:]
     return DecisionView(
         explanation=decision_explanation(decision),
         steps=tuple(step.sentence for step in steps(decision, answer.before)),
-        cards=tuple(_card(made) for made in shown),
-        others=tuple((made.job_id, made.job_name, ACTIONS[made.action]) for made in others),
+        cards=tuple(_card(made, answer) for made in shown),
+        others=tuple((made.job_id, made.job_name, _action(made)) for made in others),
         untouched=", ".join(untouched),
         spares=(
             ("there were", _nodes(decision.spares_before)),
@@ -122,11 +128,19 @@ def decision_view(answer: AnswerView, *, first: str = "") -> DecisionView:
     )
 
 
-def _mood(made: JobDecision) -> str:
+def _mood(made: JobDecision | ServingDecision) -> str:
+    if isinstance(made, ServingDecision):
+        return "bad" if made.plan is None else "busy" if made.is_to_be_done else "good"
     return _MOODS.get(made.action, "busy")
 
 
-def _card(made: JobDecision) -> JobCard:
+def _action(made: JobDecision | ServingDecision) -> str:
+    return SERVING_ACTIONS[made.action] if isinstance(made, ServingDecision) else ACTIONS[made.action]
+
+
+def _card(made: JobDecision | ServingDecision, answer: AnswerView) -> JobCard:
+    if isinstance(made, ServingDecision):
+        return _serving_card(made, answer.served.get(made.job_id))
     moves = _moves(made.migration.moved)
     return JobCard(
         id=made.job_id,
@@ -143,6 +157,43 @@ def _card(made: JobDecision) -> JobCard:
         survives=tuple(losses_sentence(losses) for losses in made.survives),
         considered=tuple((OTHER_ACTIONS[each.action], objection(each)) for each in made.considered),
         files=() if made.plan is None else _files(made.plan),
+    )
+
+
+def _serving_card(made: ServingDecision, before: ServingPlan | None) -> JobCard:
+    rows = tuple(serving_rows(made, before))
+    figures = [("GPUs", rows[0].gpus), ("all replicas answer in", rows[0].back)]
+    for row in rows:
+        model = row.name.removeprefix(made.job_name).strip()
+        of = f" of {model}" if model else ""
+        figures += [
+            (f"requests/s{of} before", row.before),
+            (f"meanwhile{of}", row.during),
+            (f"after{of}", row.after),
+        ]
+    return JobCard(
+        id=made.job_id,
+        name=made.job_name,
+        action=_action(made),
+        mood=_mood(made),
+        reason=" ".join(answered(made, before)),
+        figures=tuple(figures),
+        bytes=(),
+        falls_back="",
+        moves=(),
+        more_moves=0,
+        moved_ranks="",
+        survives=(),
+        considered=tuple(other_servings(made)),
+        files=() if made.plan is None else _serving_files(made.plan),
+    )
+
+
+def _serving_files(plan: ServingPlan) -> tuple[LaunchFile, ...]:
+    return tuple(
+        LaunchFile(export.description, export.file_name, name)
+        for name, export in SERVING_EXPORTS.items()
+        if serving_refusal(export, plan) is None
     )
 
 

@@ -12,15 +12,18 @@ from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 
 from app.db.engine import transaction
+from app.db.status import PlanKind
 from app.documents.reading import problems_of
 from app.resources import Service, service_of
 from app.services.clusters import clusters
 from app.services.decisions import replans
 from app.services.errors import Conflict, NotFound
 from app.services.pagination import MAX_LIMIT
-from app.services.planning import plans
+from app.services.planning import plans, serving_plans
 from app.services.planning.plans import PlanRecord
 from app.services.running import running_jobs, running_plans
+from app.services.running.plan_contents import AnyPlan, summary_of
+from app.services.running.running_jobs import JobRecord
 from app.services.running.running_plans import PlanSource, RunningPlanRecord
 from app.web.error_pages import PageRoute
 from app.web.failures import recovery_form
@@ -31,7 +34,6 @@ from app.web.planning.choices import Options
 from app.web.planning.form import FormProblem, Typed
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput
-from cluster_models.training.plan import Plan
 
 _PLANS: Final = 50
 _HOWS: Final = (
@@ -55,7 +57,8 @@ def run_plan(request: Request, plan_id: str, job: str = "") -> Response:
         record, cluster = _finished(session, plan_id), ""
         if any(each.name == record.cluster_name for each in _clusters(session)):
             cluster = record.cluster_name
-        values = recovery_form.filled(name=job or record.model_name.rpartition("/")[2])
+        form = recovery_form.form_of(record.kind)
+        values = recovery_form.filled(form, name=job or record.model_name.rpartition("/")[2])
         return _run_form(request, session, record, values | {"cluster": cluster, "how": "approved"}, ())
 
 
@@ -63,10 +66,12 @@ def run_plan(request: Request, plan_id: str, job: str = "") -> Response:
 def register(request: Request, plan_id: str, data: Annotated[FormData, Depends(sent_form)]) -> Response:
     """Make the plan that of a new job, or of one that is there already."""
     service = service_of(request)
-    values = recovery_form.typed(data, recovery_form.filled() | {"cluster": "", "how": "approved"})
+    with service.read_sessions() as session:
+        form = recovery_form.form_of(_finished(session, plan_id).kind)
+    values = recovery_form.typed(data, recovery_form.filled(form) | {"cluster": "", "how": "approved"})
     found: list[FormProblem] = []
     name = recovery_form.name_of(values, found)
-    weight, policy = recovery_form.worth_of(values, found)
+    worth = recovery_form.worth_of(form, values, found)
     if not values["cluster"]:
         found.append(FormProblem("cluster", "Cluster", "is missing; choose the cluster that the job runs on"))
     status = 422
@@ -83,8 +88,9 @@ def register(request: Request, plan_id: str, data: Annotated[FormData, Depends(s
                         reference=values["cluster"],
                         name=name,
                         source=source,
-                        weight=weight,
-                        recovery=policy,
+                        weight=worth.weight,
+                        recovery=worth.recovery,
+                        replica_start=worth.replica_start,
                     )
                     listed = running_plans.list_running_plans(
                         session, reference=values["cluster"], job=job.id, limit=1
@@ -107,8 +113,7 @@ def job_of_cluster(request: Request, name: str, job: str) -> Response:
     service = service_of(request)
     with service.read_sessions() as session:
         record = running_jobs.get_job(session, reference=name, job=job)
-    values = recovery_form.filled(name=record.name, weight=record.weight, policy=record.recovery)
-    return _job(request, service, name, job, values, ())
+    return _job(request, service, name, job, _kept(record), ())
 
 
 @router.post("/clusters/{name:path}/jobs/{job}")
@@ -117,7 +122,7 @@ def change_job(request: Request, name: str, job: str, data: Annotated[FormData, 
     service, found, status = service_of(request), list[FormProblem](), 422
     with service.read_sessions() as session:
         record = running_jobs.get_job(session, reference=name, job=job)
-    values = recovery_form.filled(name=record.name, weight=record.weight, policy=record.recovery)
+    values = _kept(record)
     step = str(data.get("do") or "")
     try:
         if step in _STEPS:
@@ -129,10 +134,17 @@ def change_job(request: Request, name: str, job: str, data: Annotated[FormData, 
             return RedirectResponse(f"/clusters/{quote(name, safe='')}", 303)
         else:
             values = recovery_form.typed(data, values) | {"name": record.name}
-            weight, policy = recovery_form.worth_of(values, found, record.recovery)
+            worth = recovery_form.worth_of(recovery_form.form_of(record.kind), values, found, record.recovery)
             if not found:
                 with transaction(service.sessions) as session:
-                    running_jobs.change_job(session, reference=name, job=job, weight=weight, recovery=policy)
+                    running_jobs.change_job(
+                        session,
+                        reference=name,
+                        job=job,
+                        weight=worth.weight,
+                        recovery=worth.recovery,
+                        replica_start=worth.replica_start,
+                    )
     except Conflict as error:
         found, status = [FormProblem("", "", str(error))], 409
     if found:
@@ -165,8 +177,22 @@ def _known(session: Session, reference: str, name: str) -> bool:
 
 def _finished(session: Session, plan_id: str) -> PlanRecord:
     """The plan; raises ``NotReady`` where nothing can be run by it."""
-    plans.get_finished_plan(session, plan_id=plan_id)
-    return plans.get_plan(session, plan_id=plan_id)
+    record = plans.get_plan(session, plan_id=plan_id)
+    _content(session, record)
+    return record
+
+
+def _content(session: Session, record: PlanRecord) -> AnyPlan:
+    if record.kind is PlanKind.SERVING:
+        return serving_plans.get_finished_serving_plan(session, plan_id=record.id)
+    return plans.get_finished_plan(session, plan_id=record.id)
+
+
+def _kept(record: JobRecord) -> Typed:
+    """The form of a job's weight and policy as they stand."""
+    policy = record.recovery or record.replica_start
+    form = recovery_form.form_of(record.kind)
+    return recovery_form.filled(form, name=record.name, weight=record.weight, policy=policy)
 
 
 def _clusters(session: Session) -> tuple[clusters.ClusterRecord, ...]:
@@ -181,23 +207,21 @@ def _run_form(
     found: Sequence[FormProblem],
     status: int = 200,
 ) -> Response:
-    answer = plans.get_result(session, plan_id=record.id)
-    assert isinstance(answer, Plan), "a finished plan has one"
+    summary = summary_of(_content(session, record))
+    form = recovery_form.form_of(record.kind)
     offers: Options = (("", "choose one"), *((each.name, each.name) for each in _clusters(session)))
     return page(
         request,
         "run_plan.html",
         status=status if found else 200,
         plan=plan_line(record),
-        degrees=str(answer.configuration.degrees),
-        hosts=answer.placement.hosts,
+        summary=summary,
         values=values,
         found=tuple(found),
         clusters=offers,
         hows=_HOWS,
-        fields=recovery_form.FIELDS,
-        may=recovery_form.MAY,
-        more_open=recovery_form.policy_in_use(found),
+        policy_form=form,
+        more_open=recovery_form.policy_in_use(form, found),
     )
 
 
@@ -214,6 +238,7 @@ def _job(
         record = running_jobs.get_job(session, reference=name, job=job)
         listed = running_plans.list_running_plans(session, reference=name, job=record.id, limit=_PLANS)
         open_replan = replans.open_replan_of(session, reference=record.cluster_id)
+    form = recovery_form.form_of(record.kind)
     return page(
         request,
         "job.html",
@@ -222,7 +247,6 @@ def _job(
         address=job_address(record.cluster_name, record.name),
         values=values,
         found=tuple(found),
-        fields=recovery_form.FIELDS,
-        may=recovery_form.MAY,
-        more_open=recovery_form.policy_in_use(found),
+        policy_form=form,
+        more_open=recovery_form.policy_in_use(form, found),
     )

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.db.status import JobStanding, RunningPlanStatus
-from app.presentation.figures import count, plural, seconds
-from app.presentation.recovery import STATES, duration, entity_words, moment, tokens_per_s
+from app.db.status import JobStanding, PlanKind, RunningPlanStatus
+from app.presentation.figures import count, plural
+from app.presentation.recovery import STATES, duration, entity_words, moment, rate_words, tokens_per_s
 from app.services.decisions.replans import ReplanRecord
 from app.services.running.running_jobs import JobRecord
 from app.services.running.running_plans import RunningPlanRecord
+from cluster_models.jobs.running import RecoveryPolicy
+from cluster_models.jobs.serving import ServingPolicy
 
 _STANDINGS: Final = {
     JobStanding.IDLE: ("not started", "warn"),
@@ -33,6 +35,10 @@ _NEXT: Final = {
 }
 
 
+_PAUSED: Final = {
+    PlanKind.TRAINING: "It ended at its last checkpoint and holds no GPU. It comes back when there is room.",
+    PlanKind.SERVING: "It answers nothing and holds no GPU. It comes back when there is room.",
+}
 _HIT: Final = "A failure touches it: what becomes of it is decided together with the other jobs."
 
 
@@ -123,7 +129,9 @@ def job_page(
 def _decision_about(job: JobRecord, open_replan: ReplanRecord | None) -> str | None:
     if open_replan is None or open_replan.summary is None:
         return None
-    return open_replan.id if job.id in {each.job_id for each in open_replan.summary.jobs} else None
+    summary = open_replan.summary
+    decided = {each.job_id for each in summary.jobs} | {each.job_id for each in summary.serving}
+    return open_replan.id if job.id in decided else None
 
 
 def plan_row(plan: RunningPlanRecord) -> PlanRow:
@@ -140,7 +148,7 @@ def plan_row(plan: RunningPlanRecord) -> PlanRow:
         model=plan.summary.model,
         degrees=plan.summary.degrees,
         size=f"{plural(plan.summary.gpus, 'GPU')} of {plural(plan.summary.hosts, 'node')}",
-        rate=f"{tokens_per_s(plan.summary.tokens_per_s)}, {seconds(plan.summary.step_s)} a step",
+        rate=rate_words(plan.summary),
         history="; ".join(f"{words} {moment(at)}" for words, at in history if at is not None),
         can=_can(plan),
     )
@@ -162,14 +170,31 @@ def _next(job: JobRecord) -> str:
         JobStanding.IDLE: "It has no plan. Make one, and run it under this job's name.",
         JobStanding.RUNNING: "Nothing to do: it runs.",
         JobStanding.WAITING: "It stands still; a new decision follows by itself when the lost parts are back.",
-        JobStanding.PAUSED: "It ended at its last checkpoint and holds no GPU. It comes back when there is room.",
+        JobStanding.PAUSED: _PAUSED[job.kind],
         JobStanding.DOWN: "Parts of it failed and no decision about it is open: ask for one on the failures page.",
     }
     return told[job.standing]
 
 
 def _facts(job: JobRecord) -> tuple[tuple[str, str], ...]:
-    policy = job.recovery
+    return (
+        ("cluster", job.cluster_name),
+        ("GPUs held", count(job.gpus_held)),
+        *(("not well", f"{entity_words(each.entity)} {STATES[each.state]}") for each in job.trouble),
+        ("weight", f"{job.weight:g}"),
+        *(() if job.recovery is None else _training_facts(job.recovery)),
+        *(() if job.replica_start is None else _serving_facts(job.replica_start)),
+        ("registered", moment(job.created_at)),
+    )
+
+
+def _serving_facts(policy: ServingPolicy) -> tuple[tuple[str, str], ...]:
+    start = f"{duration(policy.start_low_s)} to {duration(policy.start_high_s)}, and reading its weights"
+    allowed = "stop replicas that live for better ones" if policy.may_replan else "only start replicas"
+    return ("a replica answers after", start), ("after a failure it may", allowed)
+
+
+def _training_facts(policy: RecoveryPolicy) -> tuple[tuple[str, str], ...]:
     may = [
         ("take another shape", policy.may_reshape),
         ("shrink its global batch", policy.may_change_batch),
@@ -179,12 +204,7 @@ def _facts(job: JobRecord) -> tuple[tuple[str, str], ...]:
     allowed = [words for words, is_allowed in may if is_allowed]
     restart = f"{duration(policy.restart_low_s)} to {duration(policy.restart_high_s)}"
     return (
-        ("cluster", job.cluster_name),
-        ("GPUs held", count(job.gpus_held)),
-        *(("not well", f"{entity_words(each.entity)} {STATES[each.state]}") for each in job.trouble),
-        ("weight", f"{job.weight:g}"),
         ("checkpoint", f"every {policy.checkpoint_interval_steps} steps"),
         ("a restart takes", restart),
         ("after a failure it may", "; ".join(allowed) or "only take spares, drop replicas, wait or pause"),
-        ("registered", moment(job.created_at)),
     )

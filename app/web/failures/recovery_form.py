@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from starlette.datastructures import FormData
 
+from app.db.status import PlanKind
 from app.documents.reading import problems_of, read_document
 from app.documents.running_jobs import JobPatch, RecoveryDocument
+from app.documents.serving_policy import ServingPolicyDocument
 from app.web.planning.form import FormProblem, Typed, number, sentence_of
 from cluster_models.errors import InvalidInput
 from cluster_models.jobs.running import RecoveryPolicy
+from cluster_models.jobs.serving import ServingPolicy
 
 _LONGEST: Final = 200
 FIELDS: Final = (
@@ -66,16 +69,68 @@ MAY: Final = (
     ("may_move", "be moved for the good of other jobs"),
     ("memory_checkpoint", "be restored from checkpoints in the memory of other nodes (it keeps them there)"),
 )
-_NUMBERS: Final = tuple(name for name, _, _ in FIELDS)
-_BOXES: Final = tuple(name for name, _ in MAY)
-_LABELS: Final = {"weight": "Weight"} | {name: label for name, label, _ in FIELDS}
+SERVING_FIELDS: Final = (
+    (
+        "storage_gbytes_per_s",
+        "Storage, GB/s",
+        "How fast all replicas that start together read their weights.",
+    ),
+    ("start_low_s", "A replica answers after at least, s", "From the order, without reading weights."),
+    ("start_high_s", "and at most, s", "Compilation, graphs and slow nodes included."),
+    (
+        "least_gain_share",
+        "Least gain of stopping replicas that live, share of the worth",
+        "0.02: stopping them must gain 2 % of what the answers over the horizon are worth.",
+    ),
+)
+SERVING_MAY: Final = (("may_replan", "have replicas that live stopped for better ones"),)
 
 
-def filled(*, name: str = "", weight: float = 1.0, policy: RecoveryPolicy | None = None) -> Typed:
+@dataclass(frozen=True, slots=True)
+class PolicyForm:
+    """Form of the policy of training jobs or of deployments: the field of a job's document that it fills."""
+
+    field: str
+    fields: tuple[tuple[str, str, str], ...]
+    may: tuple[tuple[str, str], ...]
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Names of its numbers."""
+        return tuple(name for name, _, _ in self.fields)
+
+    @property
+    def boxes(self) -> tuple[str, ...]:
+        """Names of its boxes."""
+        return tuple(name for name, _ in self.may)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Words before each field."""
+        return {"weight": "Weight"} | {name: label for name, label, _ in self.fields}
+
+
+TRAINING: Final = PolicyForm("recovery", FIELDS, MAY)
+SERVING: Final = PolicyForm("replica_start", SERVING_FIELDS, SERVING_MAY)
+Policy = RecoveryPolicy | ServingPolicy
+
+
+def form_of(kind: PlanKind) -> PolicyForm:
+    """The form for jobs of that kind."""
+    return TRAINING if kind is PlanKind.TRAINING else SERVING
+
+
+def filled(form: PolicyForm, *, name: str = "", weight: float = 1.0, policy: Policy | None = None) -> Typed:
     """The form as it stands for a job, or with the defaults of a new one."""
-    kept = RecoveryDocument.from_value(policy or RecoveryPolicy()).model_dump()
-    numbers = {field: "" if kept[field] is None else f"{kept[field]:.12g}" for field in _NUMBERS}
-    return {"name": name, "weight": f"{weight:.12g}", **numbers, "may": tuple(box for box in _BOXES if kept[box])}
+    if form is SERVING:
+        start = policy if isinstance(policy, ServingPolicy) else ServingPolicy()
+        kept = ServingPolicyDocument.from_value(start).model_dump()
+    else:
+        recovery = policy if isinstance(policy, RecoveryPolicy) else RecoveryPolicy()
+        kept = RecoveryDocument.from_value(recovery).model_dump()
+    numbers = {field: "" if kept[field] is None else f"{kept[field]:.12g}" for field in form.numbers}
+    boxes = tuple(box for box in form.boxes if kept[box])
+    return {"name": name, "weight": f"{weight:.12g}", **numbers, "may": boxes}
 
 
 def typed(data: FormData, values: Typed) -> Typed:
@@ -96,30 +151,40 @@ def name_of(values: Typed, found: list[FormProblem]) -> str:
     return name
 
 
+@dataclass(frozen=True, slots=True)
+class JobWorth:
+    """Weight and policy that a form asks for; the policy that is not of the job's kind is ``None``."""
+
+    weight: float = 1.0
+    recovery: RecoveryPolicy | None = None
+    replica_start: ServingPolicy | None = None
+
+
 def worth_of(
-    values: Typed, found: list[FormProblem], kept: RecoveryPolicy | None = None
-) -> tuple[float, RecoveryPolicy]:
+    form: PolicyForm, values: Typed, found: list[FormProblem], kept: RecoveryPolicy | None = None
+) -> JobWorth:
     """Weight and policy; what the form does not ask for as in ``kept``.  Problems are added to ``found``."""
-    kept = kept or RecoveryPolicy()
-    recovery: dict[str, Any] = {name: number(values[name]) for name in _NUMBERS if values[name]}
-    recovery |= {box: box in values["may"] for box in _BOXES}
+    policy: dict[str, Any] = {name: number(values[name]) for name in form.numbers if values[name]}
+    policy |= {box: box in values["may"] for box in form.boxes}
     try:
-        document = read_document(JobPatch, {"weight": number(values["weight"]), "recovery": recovery}, what="job")
+        document = read_document(JobPatch, {"weight": number(values["weight"]), form.field: policy}, what="job")
         assert document.weight is not None, "the form always says it"
-        assert document.recovery is not None, "the form always says it"
-        policy = document.recovery.to_value()
+        recovery = None if document.recovery is None else document.recovery.to_value()
+        start = None if document.replica_start is None else document.replica_start.to_value()
     except InvalidInput as error:
         for each in problems_of(error):
             anchor = each.field.rpartition(".")[2]
-            found.append(FormProblem(anchor, _LABELS.get(anchor, anchor), sentence_of(each)))
-        return 1.0, kept
-    return document.weight, replace(
-        policy,
-        steps_since_checkpoint=kept.steps_since_checkpoint,
-        steps_since_storage_checkpoint=kept.steps_since_storage_checkpoint,
-    )
+            found.append(FormProblem(anchor, form.labels.get(anchor, anchor), sentence_of(each)))
+        return JobWorth()
+    if recovery is not None and kept is not None:
+        recovery = replace(
+            recovery,
+            steps_since_checkpoint=kept.steps_since_checkpoint,
+            steps_since_storage_checkpoint=kept.steps_since_storage_checkpoint,
+        )
+    return JobWorth(document.weight, recovery, start)
 
 
-def policy_in_use(found: Sequence[FormProblem]) -> bool:
+def policy_in_use(form: PolicyForm, found: Sequence[FormProblem]) -> bool:
     """Whether the part of the form about failures has to be open."""
-    return any(problem.anchor in _NUMBERS for problem in found)
+    return any(problem.anchor in form.numbers for problem in found)

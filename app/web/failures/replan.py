@@ -9,7 +9,8 @@ from typing import Final
 
 from app.db.status import ReplanStatus
 from app.presentation.figures import percent
-from app.presentation.recovery import ACTIONS, duration, moment
+from app.presentation.recovery import duration, moment
+from app.presentation.replans import summary_words
 from app.services.decisions.replans import Answer, ReplanRecord
 
 _STATUSES: Final = {
@@ -109,10 +110,7 @@ _CANCEL: Final = Button(
 def replan_line(replan: ReplanRecord) -> ReplanLine:
     """A replan by what opened it and how far it is."""
     status, mood = _STATUSES[replan.status]
-    jobs = replan.summary.jobs if replan.summary else ()
-    told = [f"{job.job} {ACTIONS[job.action]}" for job in jobs[:4]]
-    if len(jobs) > 4:
-        told.append(f"and {len(jobs) - 4} more")
+    told = [] if replan.summary is None else summary_words(replan.summary, most=4)
     return ReplanLine(
         id=replan.id,
         cluster=replan.cluster_name,

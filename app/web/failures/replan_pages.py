@@ -15,9 +15,12 @@ from starlette.datastructures import FormData
 
 from app.actors import actor_of
 from app.db.engine import transaction
+from app.exports.contract import Export, Files, View
 from app.exports.options import options_of
 from app.exports.packing import packed
 from app.exports.registry import EXPORTS
+from app.exports.serving.contract import ServingExport
+from app.exports.serving.registry import SERVING_EXPORTS
 from app.presentation.free_nodes import free_nodes_sentence
 from app.presentation.steps import step_words
 from app.resources import Service, service_of
@@ -35,6 +38,7 @@ from app.web.origin import sent_form
 from app.web.planning.exports import given_options, option_fields
 from app.web.planning.form import FormProblem
 from app.web.rendering import page
+from cluster_models.serving.plan import ServingPlan
 
 _PAGE: Final = 50
 _LONGEST_REASON: Final = 1000
@@ -121,13 +125,23 @@ def launch_file(
     request: Request, replan_id: str, job: str, file_format: str, answer: Answer = Answer.DECISION
 ) -> Response:
     """A file that starts a job as decided."""
+    with service_of(request).read_sessions() as session:
+        plan = replan_views.decided_plan(session, replan_id=replan_id, job=job, answer=answer)
+    options = options_of(given_options(request.query_params))
+    if isinstance(plan, ServingPlan):
+        serving = SERVING_EXPORTS.get(file_format)
+        if serving is None:
+            raise NotFound("export format of a serving plan", file_format)
+        return _download(serving, serving.files(plan, options))
     export = EXPORTS.get(file_format)
     if export is None:
         raise NotFound("export format", file_format)
-    with service_of(request).read_sessions() as session:
-        plan = replan_views.decided_plan(session, replan_id=replan_id, job=job, answer=answer)
-    content = packed(export, export.files(plan, options_of(given_options(request.query_params))))
+    return _download(export, export.files(plan, options))
+
+
+def _download(export: Export | View | ServingExport, files: Files) -> Response:
     disposition = f'attachment; filename="{export.file_name}"'
+    content = packed(export, files)
     return Response(content, media_type=export.media_type, headers={"Content-Disposition": disposition})
 
 

@@ -61,7 +61,7 @@ def _planned(service: Service, status: PlanStatus, result: Any) -> str:
 
 def _run(browser: TestClient, plan_id: str, **fields: Any) -> Any:
     sent = {"cluster": NAME, "name": "pretrain", "how": "approved"}
-    return browser.post(f"/plans/{plan_id}/run", data=recovery_form.filled() | sent | fields)
+    return browser.post(f"/plans/{plan_id}/run", data=recovery_form.filled(recovery_form.TRAINING) | sent | fields)
 
 
 def _job(service: Service, name: str = "pretrain") -> JobRecord:
@@ -201,7 +201,9 @@ def test_weight_and_policy_are_changed_and_a_job_is_forgotten(pages: Site, plan_
     with transaction(service.sessions) as session:
         policy = RecoveryPolicy(steps_since_checkpoint=7)
         running_jobs.change_job(session, reference=NAME, job="pretrain", recovery=policy)
-    values = recovery_form.filled(weight=0.5, policy=RecoveryPolicy(may_move=True, move_price_s=3))
+    values = recovery_form.filled(
+        recovery_form.TRAINING, weight=0.5, policy=RecoveryPolicy(may_move=True, move_price_s=3)
+    )
     where(browser.post(address, data=values | {"do": "change"}))
     job = _job(service)
     assert job.weight == 0.5
@@ -266,13 +268,15 @@ policies = st.builds(
 @given(policies, st.integers(1, 10**6).map(lambda hundredths: hundredths / 100))
 def test_a_form_that_nobody_touched_changes_nothing(policy: RecoveryPolicy, weight: float) -> None:
     """What stands in the form is what was stored."""
-    values = recovery_form.filled(name="j", weight=weight, policy=policy)
+    values = recovery_form.filled(recovery_form.TRAINING, name="j", weight=weight, policy=policy)
     data = FormData(
         [(name, text) for name, text in values.items() if name != "may"] + [("may", box) for box in values["may"]]
     )
     found: list[FormProblem] = []
-    read = recovery_form.worth_of(recovery_form.typed(data, recovery_form.filled()), found, policy)
+    form = recovery_form.TRAINING
+    read = recovery_form.worth_of(form, recovery_form.typed(data, recovery_form.filled(form)), found, policy)
     assert found == []
-    assert read[0] == weight
-    assert read[1].storage_bytes_per_s == pytest.approx(policy.storage_bytes_per_s, rel=1e-11)
-    assert replace(read[1], storage_bytes_per_s=policy.storage_bytes_per_s) == policy
+    assert read.weight == weight
+    assert read.recovery is not None
+    assert read.recovery.storage_bytes_per_s == pytest.approx(policy.storage_bytes_per_s, rel=1e-11)
+    assert replace(read.recovery, storage_bytes_per_s=policy.storage_bytes_per_s) == policy
