@@ -11,7 +11,7 @@ from cluster_models.cluster.gpus import Precision
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.cluster.switches import Switch
 from cluster_models.cluster.topology import MOST_NODES, NodeState
-from cluster_models.errors import SolverFailed
+from cluster_models.errors import InvalidWorkload, SolverFailed
 from cluster_models.training.framework_choices import Overlap
 from cluster_models.training.plan import NoPlan, Plan
 from cluster_models.training.sensitivity import Effect, Lever, Obstacle, Sensitivity
@@ -97,7 +97,10 @@ def _smaller(work: _Work, problem: PlanningProblem, fewest: Plan) -> tuple[list[
     for limit in _sizes(fewest):
         if fewest.configuration.degrees.gpus <= limit:
             continue
-        plan = work.plan(replace(problem, workload=replace(problem.workload, max_gpus=limit)))
+        try:
+            plan = work.plan(replace(problem, workload=replace(problem.workload, max_gpus=limit)))
+        except InvalidWorkload:  # what it pins or requires takes more
+            return found, limit
         if plan is None:
             break
         if isinstance(plan, NoPlan):

@@ -75,7 +75,7 @@ class SensitivityDocument(Document):
     front: list[FrontPointDocument] = Field(description="Fewest GPUs first, each faster than those before.")
     effects: list[EffectDocument] = Field(description="Measured on the last plan of the front.")
     too_few_gpus: int | None = Field(
-        None, description="As many GPUs or fewer hold no plan; absent where that was not met.", examples=[8]
+        None, description="On as many GPUs or fewer there is no plan; absent where that was not met.", examples=[8]
     )
 
     @classmethod

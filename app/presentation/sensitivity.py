@@ -90,7 +90,8 @@ def sensitivity_notes(found: Sensitivity) -> Iterator[str]:
     fastest, workload = found.fastest.time.step_s, found.fastest.workload
     assert workload is not None, "plans of ours say their workload"
     if found.too_few_gpus is not None:
-        yield f"No plan fits into the memory of {plural(found.too_few_gpus, 'GPU')}."
+        gpus = plural(found.too_few_gpus, "GPU")
+        yield f"There is no plan on {gpus}: memory, or what the workload pins and requires, takes more."
     for effect in found.effects:
         name = CHANGES[effect.change]
         if effect.obstacle is not None:

@@ -61,7 +61,7 @@ class Sensitivity:
     """Plans of one job by number of GPUs, and what changes would bring to the fastest.
 
     ``front``: the fastest plan found for each number of GPUs that was looked at, the fewest first; each is faster
-    than those before it, and the last is the fastest of all.  ``too_few_gpus``: as many or fewer hold no plan;
+    than those before it, and the last is the fastest of all.  ``too_few_gpus``: on as many or fewer there is none;
     ``None`` where the smallest number looked at has one.
     """
 

@@ -10,7 +10,7 @@ from cluster_models.links.model import effective_links
 from cluster_models.model.experts import Experts
 from cluster_models.training.framework_choices import Overlap
 from cluster_models.training.frameworks import framework
-from cluster_models.training.sensitivity import Effect, Lever, Obstacle, Sensitivity
+from cluster_models.training.sensitivity import Lever, Obstacle, Sensitivity
 from solver.problem import SearchOptions
 from solver.sensitivity import FASTER, changed_problem, sensitivity
 from tests.solver.problems import DENSE, SPARSE, nodes, pair_samples, planned, problem, rates_of
@@ -29,9 +29,11 @@ def found() -> Sensitivity:
     return result
 
 
-def effect(found: Sensitivity, change: Lever | Overlap) -> Effect:
-    """The effect of one change."""
-    return next(each for each in found.effects if each.change is change)
+def step_after(found: Sensitivity, change: Lever | Overlap) -> float:
+    """The step after one change."""
+    step_s = next(each for each in found.effects if each.change is change).step_s
+    assert step_s is not None
+    return step_s
 
 
 def test_more_gpus_on_the_front_are_faster_and_each_plan_is_the_best_of_its_number(found: Sensitivity) -> None:
@@ -57,8 +59,8 @@ def test_no_change_of_the_hardware_makes_the_same_plan_slower(found: Sensitivity
         assert each.bound_step_s is not None
         assert each.bound_step_s <= each.step_s * (1 + 1e-9)
         assert each.kept_step_s <= before * (1 + 1e-9)
-    assert effect(found, Lever.LINKS).step_s < before
-    assert effect(found, Overlap.GRADIENTS).step_s < before
+    assert step_after(found, Lever.LINKS) < before
+    assert step_after(found, Overlap.GRADIENTS) < before
 
 
 def test_links_are_twice_as_fast_between_nodes_alone() -> None:
@@ -90,6 +92,15 @@ def test_memory_decides_where_plans_end() -> None:
     assert isinstance(result, Sensitivity)
     assert result.too_few_gpus is not None
     assert result.too_few_gpus < result.front[0].configuration.degrees.gpus
+
+
+def test_pinned_degrees_end_the_front_as_memory_does() -> None:
+    """A tensor size of two is on no single GPU."""
+    pinned = replace(SLOW_LINKS, workload=replace(SLOW_LINKS.workload, pinned={"tensor": 2}))
+    result = sensitivity(pinned, OPTIONS)
+    assert isinstance(result, Sensitivity)
+    assert result.front[0].configuration.degrees.gpus == 2
+    assert result.too_few_gpus == 1
 
 
 @pytest.mark.parametrize(
