@@ -30,6 +30,7 @@ from app.documents.values import Computed, Holds, ValueDocument
 from cluster_models.cluster.gpus import Precision
 from cluster_models.cluster.topology import MOST_NODES
 from cluster_models.training.frameworks import Framework
+from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import (
     DEGREE_NAMES,
@@ -87,6 +88,13 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
         None,
         description="Lengths of the documents that fill the sequences; absent: every sequence is one document.",
         examples=[{"log_normal": {"median_tokens": 700, "sigma": 1.1}, "packing": "padded"}],
+    )
+    method: TrainingMethod = Field(
+        _DEFAULT.method,
+        description="How sequences become a loss: next_token (pre-training, fine-tuning of all weights), dpo "
+        "(pairs of a chosen and a rejected sequence, with a frozen reference model beside the trained one) or "
+        "dpo_stored (its log-probabilities are stored, or the loss asks for none).",
+        examples=["next_token"],
     )
     precision: Precision = Field(
         _DEFAULT.precision, description="Number format of the matrix products.", examples=["bf16"]

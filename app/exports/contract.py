@@ -14,6 +14,7 @@ from app.exports.claims import Claims, claims_of
 from app.exports.launch_value import Launch, launch_of
 from app.exports.options import DEFAULTS, Options
 from cluster_models.errors import InvalidConfiguration, InvalidInput
+from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.plan import Plan
 from cluster_models.training.schedules import PipelineSchedule
 
@@ -161,6 +162,13 @@ def refuse_schedule(target: str, launch: Launch) -> None:
     schedule = launch.configuration.schedule
     if schedule is not PipelineSchedule.ONE_F_ONE_B:
         raise unsupported(target, "schedule", str(schedule), "it knows 1F1B alone", "plan with schedule: [1f1b]")
+
+
+def refuse_method(target: str, launch: Launch) -> None:
+    """Raise ``InvalidConfiguration`` where a plan asks a target of next tokens for pairs of sequences."""
+    method = launch.workload.method
+    if method is not TrainingMethod.LIKELIHOOD:
+        raise unsupported(target, "method", str(method), "it trains on next tokens alone", "export deepspeed")
 
 
 def unsupported(target: str, field: str, value: object, reason: str, remedy: str = "") -> InvalidConfiguration:

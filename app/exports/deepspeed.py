@@ -17,6 +17,7 @@ from app.exports.megatron import documents_unsaid
 from app.exports.options import Options
 from app.exports.readback.deepspeed import DEEPSPEED_SAYS, read_deepspeed
 from cluster_models.cluster.gpus import Precision
+from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.workload import Recompute, Sharding
 
 _STAGE: Final = {Sharding.NONE: 0, Sharding.OPTIMIZER: 1, Sharding.PARAMETERS: 3}
@@ -91,6 +92,7 @@ def _script(launch: Launch, options: Options) -> str:
                 if recompute != Recompute.NONE
                 else []
             ),
+            *_method_lines(launch),
             *(f"# Told by the dataset: {each}." for each in documents_unsaid(launch.workload)),
             "set -euo pipefail",
             'here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"',
@@ -101,6 +103,14 @@ def _script(launch: Launch, options: Options) -> str:
             "",
         ]
     )
+
+
+def _method_lines(launch: Launch) -> list[str]:
+    method = launch.workload.method
+    if method is TrainingMethod.LIKELIHOOD:
+        return []
+    reference = "a reference model beside the trained one" if method.has_reference else "no reference model"
+    return [f"# The plan trains on pairs of sequences ({method}) with {reference}: the script's trainer does so."]
 
 
 EXPORTS_HERE: Final = (

@@ -27,6 +27,7 @@ from cluster_models.training.framework_choices import (
     SelectiveRecompute,
 )
 from cluster_models.training.interleaving import Interleaving
+from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.mixed_lengths import Packing
 from cluster_models.training.schedules import PipelineSchedule
 
@@ -162,6 +163,13 @@ class Framework:
             "How documents of mixed lengths may fill sequences, each attending to itself alone: padded to a whole "
             "sequence or to the longest of the micro-batch, several whole ones a sequence, or one behind the other "
             "and cut where a sequence ends."
+        ),
+    ]
+    methods: Annotated[
+        tuple[TrainingMethod, ...],
+        Fact(
+            "Methods of training: next tokens; DPO with a frozen reference model that runs beside the trained one; "
+            "DPO with the reference's log-probabilities stored before, or without a reference."
         ),
     ]
     fills_stages: Annotated[

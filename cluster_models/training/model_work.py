@@ -19,17 +19,22 @@ from cluster_models.training.workload import TrainingWorkload
 
 
 def workload_flops_per_token(architecture: Architecture, workload: TrainingWorkload) -> float:
-    """FLOPs that training needs per token, which attends to the earlier ones of its own document."""
+    """FLOPs that training needs per token, which attends to the earlier ones of its own document.
+
+    A reference model's forward pass is needed, too.
+    """
+    passes = 1 + BACKWARD_TO_FORWARD
+    reference = 1.0 + workload.method.has_reference / passes
     whole = model_flops_per_token(architecture, workload.sequence_length)
     if workload.lengths is None:
-        return whole
+        return reference * whole
     fewer = sum(
         _mean_scores(architecture, workload.lengths, workload.sequence_length, kind.mixer)
         - score_flops(architecture, workload.sequence_length, kind.mixer)
         for kind in architecture.layer_pattern
         if kind.attends
     )
-    return whole + (1 + BACKWARD_TO_FORWARD) * fewer
+    return reference * (whole + passes * fewer)
 
 
 def attended_length(workload: TrainingWorkload) -> int:

@@ -9,6 +9,7 @@ from typing import Final
 from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidWorkload
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, Framework
+from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.mixed_lengths import MixedLengths
 from cluster_models.training.packing import MOST_IN_SEQUENCE, packed_sequences
 from cluster_models.training.placement_rules import NOTHING_ASKED, PlacementRules
@@ -130,6 +131,7 @@ class TrainingWorkload:
     sequence_length: int
     global_batch: int
     lengths: MixedLengths | None = None
+    method: TrainingMethod = TrainingMethod.LIKELIHOOD
     precision: Precision = Precision.BF16
     framework: Framework = DEFAULT_FRAMEWORK
     optimizer: Optimizer = Optimizer.ADAM
@@ -180,6 +182,7 @@ class TrainingWorkload:
                 )
         self._check_degrees()
         self._check_lengths()
+        self._check_method()
 
     def _check_degrees(self) -> None:
         for kind, degrees in (("pinned", self.pinned), ("forbidden", self.forbidden)):
@@ -218,6 +221,31 @@ class TrainingWorkload:
                 f"documents of so many tokens in the mean would fill {self.sequence_length} by the thousand, "
                 f"{MOST_IN_SEQUENCE} at most",
                 "shorten sequence_length, or join short documents first",
+            )
+
+    def _check_method(self) -> None:
+        if self.method not in self.framework.methods:
+            raise InvalidWorkload(
+                "workload.method",
+                str(self.method),
+                f"{self.framework.name} does not train so",
+                f"it knows {', '.join(self.framework.methods)}; docs/frameworks.md lists the methods of others",
+            )
+        if not self.method.is_paired:
+            return
+        pairs = "two for each pair"
+        if self.global_batch % 2:
+            raise InvalidWorkload("workload.global_batch", self.global_batch, f"must count sequences, {pairs}")
+        if self.lengths is not None and self.lengths.packing.joins:
+            raise InvalidWorkload(
+                "workload.lengths.packing",
+                str(self.lengths.packing),
+                f"is planned for single documents only, {self.method} compares pairs of sequences",
+                "use padded or longest",
+            )
+        if self.pinned.get("micro_batch", 2) % 2:
+            raise InvalidWorkload(
+                "workload.pinned.micro_batch", self.pinned["micro_batch"], f"must count sequences, {pairs}"
             )
 
     @property

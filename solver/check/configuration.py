@@ -138,6 +138,8 @@ def _batch_rules(configuration: Configuration, workload: TrainingWorkload) -> It
         )
     if micro_batch > 1 and workload.framework.megatron_core and workload.lengths and workload.lengths.packing.joins:
         yield f"{workload.framework.name} takes one packed sequence a micro-batch, got {micro_batch}."
+    if micro_batch % 2 and workload.method.is_paired:
+        yield f"The micro-batch is {micro_batch} sequences, which are no pairs of two."
     micro_batches = configuration.micro_batches(workload.global_batch)
     fewest = workload.framework.fewest_micro_batches(degrees.pipeline)
     if micro_batches < fewest:

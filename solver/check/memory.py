@@ -115,7 +115,8 @@ def _weight_bytes(stage: int, configuration: Configuration, problem: PlanningPro
     shared += _end_parameters(model, stage, configuration)
     routed = sum(model.is_sparse_layer(layer) for layer in chunks) * _routed_parameters(model, degrees)
     low, high = sum(part[0] for part in shared), sum(part[1] for part in shared)
-    whole = (low + routed) * least, (high + routed) * most
+    models = 2 if problem.workload.method.has_reference else 1
+    whole = models * (low + routed) * least, models * (high + routed) * most
     if configuration.sharding is not Sharding.PARAMETERS:
         return whole
     # Two gathered layers may be counted as weights, the one in use and the one on its way, and what lies outside
@@ -128,7 +129,8 @@ def _weight_bytes(stage: int, configuration: Configuration, problem: PlanningPro
         gathered = high + routed
     widest = max(most, FP32_BYTES if problem.workload.framework.sharded_master else 0)
     shards = low / group + routed / expert_group, high / group + routed / expert_group
-    return shards[0] * least, shards[1] * widest + gathered * most
+    reference = (models - 1) * most
+    return models * shards[0] * least, shards[1] * (widest + reference) + gathered * most
 
 
 def _common_parameters(model: Architecture, layer: int, tensor: int) -> Interval:

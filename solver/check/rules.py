@@ -109,7 +109,7 @@ def _switch_rules(plan: Plan, problem: PlanningProblem, nodes: Mapping[str, Node
     if degrees.virtual_pipeline > 1 or not plan.timeline:
         return
     sequences = plan.configuration.micro_batch
-    sent = ACTIVATION_BYTES * problem.architecture.hidden * sequences * problem.workload.sequence_length
+    sent = ACTIVATION_BYTES * problem.architecture.hidden * sequences * problem.workload.tokens_per_sequence
     replica = plan.timeline[0].replica
     for label, uplinks in problem.snapshot.cluster.uplinks().items():
         for stage in range(degrees.pipeline - 1):

@@ -48,7 +48,7 @@ def model_states(
     PyTorch FSDP keeps an FP32 shard alone; its pipelines gather once and reduce after the last micro-batch
     (``torch.distributed.pipelining``, ``backward_maybe_with_nosync``).  Gradients that are reduced once are summed
     whole over several micro-batches; those of ZeRO-2 stay on their owner alone once their layer is through (arXiv
-    1910.02054, section 5.2).
+    1910.02054, section 5.2).  A reference model is weights alone, shared out as the trained ones are.
     """
     framework, fp32 = calibration.framework, workload.precision is Precision.FP32
     common_ranks, routed_ranks = (ranks[:, None] for ranks in sharing_ranks(batch, framework))
@@ -73,8 +73,9 @@ def model_states(
     master = np.where(zero3 & framework.sharded_master, 0.0, 0.0 if no_master else MASTER_BYTES)
     gradient_bytes = max(framework.gradient_bytes, workload.precision.activation_bytes if fp32 else 0.0)
     gradient_bytes += framework.own_gradient_bytes
+    reference = weight_bytes * np.where(zero3, owned, whole) * workload.method.has_reference
     return ModelStates(
-        weights=np.where(zero3, sharded, weight_bytes * whole),
+        weights=np.where(zero3, sharded, weight_bytes * whole) + reference,
         gradients=gradient_bytes * summed,
         optimizer=(narrow * MOMENT_BYTES[workload.optimizer] + master) * owned,
         owned=owned,

@@ -70,14 +70,15 @@ class StepCosts:
     that splits it runs apart, for gradients of weights, with what it computes again for them. ``compute_s``,
     ``tensor_s``, ``context_s`` and ``expert_s`` (n, C) are the parts of forward plus backward and add up to them;
     gathering sharded parameters inside a node counts as compute where nothing hides it. ``transfer_bytes`` (n,):
-    what one GPU sends to its peer in the next chunk, per micro-batch. ``reduce_bytes`` and ``gather_bytes`` (n, P):
-    gradients (and gathered parameters) that each GPU puts through its data parallel group (``data * context``
-    ranks) once per step, and ``expert_reduce_bytes``, ``expert_gather_bytes`` the same for experts over the expert
-    data parallel group (``tensor * context * data / (expert * expert_tensor)`` ranks); full buffer sizes, before
-    the (n-1)/n of the ring, which they pass ``reduce_passes`` and ``gather_passes`` (n,) times
-    (``data_parallel.ring_passes``). ``reduce_hidden_s`` and ``gather_hidden_s`` (n, P): how much of either hides
-    behind compute. Parameters are gathered over ``gather_ranks`` and ``expert_gather_ranks`` (n,) of these groups.
-    ``tail_transfers`` (n,): transfers between domains whose latency these rings show whatever hides their bytes.
+    what one GPU sends to its peer in the next chunk, per micro-batch, in the mean of both ways. ``reduce_bytes``
+    and ``gather_bytes`` (n, P): gradients (and gathered parameters) that each GPU puts through its data parallel
+    group (``data * context`` ranks) once per step, and ``expert_reduce_bytes``, ``expert_gather_bytes`` the same
+    for experts over the expert data parallel group (``tensor * context * data / (expert * expert_tensor)`` ranks);
+    full buffer sizes, before the (n-1)/n of the ring, which they pass ``reduce_passes`` and ``gather_passes`` (n,)
+    times (``data_parallel.ring_passes``). ``reduce_hidden_s`` and ``gather_hidden_s`` (n, P): how much of either
+    hides behind compute. Parameters are gathered over ``gather_ranks`` and ``expert_gather_ranks`` (n,) of these
+    groups. ``tail_transfers`` (n,): transfers between domains whose latency these rings show whatever hides their
+    bytes.
     ``optimizer_s`` (n, P): the optimizer step itself, and on the last rank the head's deferred weight gradients as
     far as they take longer than the others' last backward passes.
     """
@@ -176,6 +177,7 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     )
     micro_batches = workload.global_batch / (batch.data * batch.micro_batch)
     waiting = deferred_products(calibration.framework, architecture, micro_batches, pipelined=stages > 1)
+    passes = 1.0 + workload.method.has_reference
     once = _chunks(
         ends,
         architecture,
@@ -189,7 +191,7 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     )
     repeated = (again.compute, again.tensor, again.context, again.expert)
     compute, tensor, context, expert = (
-        each.then(more) * slow[:, None] for each, more in zip(once, repeated, strict=True)
+        each.then(more).with_reference(passes) * slow[:, None] for each, more in zip(once, repeated, strict=True)
     )
     forward = compute.forward + tensor.forward + context.forward + expert.forward
     backward = compute.backward + tensor.backward + context.backward + expert.backward
@@ -210,10 +212,10 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
         tensor_s=tensor.forward + tensor.backward,
         context_s=context.forward + context.backward,
         expert_s=expert.forward + expert.backward,
-        transfer_bytes=sizes.element_bytes * architecture.hidden * sizes.shard_tokens,
-        context_traffic=joined_traffic(parts.context, layers, again.attention),
-        expert_traffic=joined_traffic(parts.expert, layers, again.dispatch),
-        parameter_traffic=gathers.cross(every),
+        transfer_bytes=(passes + 1.0) / 2.0 * sizes.element_bytes * architecture.hidden * sizes.shard_tokens,
+        context_traffic=joined_traffic(parts.context, layers, again.attention).with_reference(passes),
+        expert_traffic=joined_traffic(parts.expert, layers, again.dispatch).with_reference(passes),
+        parameter_traffic=gathers.cross(every).with_reference(passes),
         reduce_passes=reductions * reduce_passes,
         gather_passes=gather_passes,
         gather_ranks=gather_ranks,

@@ -70,6 +70,10 @@ class CrossTraffic:
     backward_hidden_s: FloatArray
     window: Window = NO_WINDOW
 
+    def with_reference(self, passes: float) -> CrossTraffic:
+        """With ``passes`` forward passes, as in ``Seconds``."""
+        return replace(self, forward_count=self.forward_count * passes)
+
     def by_event(self, order: PipelineSchedule) -> tuple[tuple[FloatArray, FloatArray], ...]:
         """Counts (n, C) and hidden seconds (n,) of each kind of event under a schedule (``solver.orders``)."""
         both = (self.forward_count, self.forward_hidden_s), (self.backward_count, self.backward_hidden_s)

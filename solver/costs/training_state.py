@@ -207,13 +207,16 @@ class _SlotOrder:
 def bytes_per_parameter(workload: TrainingWorkload, sharding: Sharding) -> tuple[float, float]:
     """Bytes of a weight, and of what the optimizer keeps of it, as they outlive a step.
 
-    PyTorch FSDP's sharded FP32 weights are the master copy themselves (``solver.costs.memory``).
+    PyTorch FSDP's sharded FP32 weights are the master copy themselves (``solver.costs.memory``).  A reference
+    model's weight counts with the trained one's.
     """
+    width = WEIGHT_BYTES.get(workload.precision, 2.0)
+    reference = width * workload.method.has_reference
     fp32 = workload.precision is Precision.FP32
     moments = MOMENT_BYTES[workload.optimizer]
     if sharding is Sharding.PARAMETERS and workload.framework.sharded_master:
-        return MASTER_BYTES, moments
-    return WEIGHT_BYTES.get(workload.precision, 2.0), moments + (0.0 if fp32 else MASTER_BYTES)
+        return MASTER_BYTES + reference, moments
+    return width + reference, moments + (0.0 if fp32 else MASTER_BYTES)
 
 
 def least_rank_bytes(

@@ -335,7 +335,10 @@ def _orders(grid: Grid, architecture: Architecture, block: int, gpus_per_node: i
 
 
 def _micro_batches(workload: TrainingWorkload, data: int) -> Sequence[int]:
-    return (1,) if workload.one_a_micro_batch else _divisors(workload.global_batch // data)
+    if workload.one_a_micro_batch:
+        return (1,)
+    sizes = _divisors(workload.global_batch // data)
+    return [size for size in sizes if size % 2 == 0] if workload.method.is_paired else sizes
 
 
 def _allowed(workload: TrainingWorkload, degree: str, sizes: Sequence[int]) -> list[int]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from cluster_models.fleet.jobs import FleetJob, Pool
 from cluster_models.links.model import effective_links
-from cluster_models.model.flops import model_flops_per_token
+from cluster_models.training.model_work import workload_flops_per_token
 from cluster_models.training.plan import Plan
 from cluster_models.training.workload import Choice, Objective
 from cluster_models.units import HOUR
@@ -69,7 +69,7 @@ class Option:
 def flops_per_step(job: FleetJob) -> float:
     """Model FLOP of one step of a job."""
     workload = job.workload
-    return workload.tokens_per_step * model_flops_per_token(job.architecture, workload.sequence_length)
+    return workload.tokens_per_step * workload_flops_per_token(job.architecture, workload)
 
 
 def duration_s(job: FleetJob, step_s: float) -> float | None:

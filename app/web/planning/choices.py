@@ -11,6 +11,7 @@ from app.web.planning.form import label
 from cluster_models.cluster.gpus import Precision
 from cluster_models.training.framework_choices import AttentionKernels, CudaGraphs, ExpertDispatch, Float8Scaling
 from cluster_models.training.frameworks import frameworks
+from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import (
     Choice,
@@ -76,6 +77,11 @@ class Choices:
     precision: Options = tuple((value, value.upper()) for value in Precision)
     settings: tuple[Setting, ...] = tuple(map(Setting.of, SETTINGS))
     expert_order: Options = (("", "may be permuted"), ("true", "stays as in the checkpoint"))
+    method: Options = (
+        (TrainingMethod.LIKELIHOOD, "next tokens"),
+        (TrainingMethod.DPO, "DPO, reference model beside"),
+        (TrainingMethod.DPO_STORED, "DPO, stored or no reference"),
+    )
     optimizer: Options = ((Optimizer.ADAM, "Adam"), (Optimizer.SGD, "SGD"))
     recompute: Options = (
         (Recompute.NONE, "none"),

@@ -39,7 +39,7 @@ _UPLOADS: Final = {
     for part in ("cluster", "model", "workload", "framework", "profile", "runs", "frameworks", "calibration")
 }
 _WORKLOAD: Final = ("sequence_length", "global_batch_sequences", "max_gpus")
-_WORDS: Final = ("precision", "framework", "optimizer", "objective", "link_bandwidth", "choice")
+_WORDS: Final = ("precision", "framework", "optimizer", "objective", "link_bandwidth", "choice", "method")
 _SETTINGS: Final = tuple(FrameworkSettings.model_fields)
 _DESCRIPTION: Final = ("framework_file", "framework_text")
 _BOX_OF: Final = {
@@ -85,6 +85,7 @@ def blank(*, time_limit_s: float) -> Typed:
         **dict.fromkeys(_DESCRIPTION, ""),
         **dict.fromkeys(_SETTINGS, ""),
         "optimizer": str(default.optimizer),
+        "method": str(default.method),
         "recompute": tuple(map(str, default.recompute)),
         "recompute_modules": tuple(map(str, default.recompute_modules)),
         "pinned_modules": "",

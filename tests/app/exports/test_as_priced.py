@@ -18,6 +18,7 @@ from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidConfiguration, InvalidInput
 from cluster_models.training.framework_choices import CudaGraphs, ExpertDispatch, Float8Scaling
 from cluster_models.training.layer_splits import LayerSplit, can_launch, split_of
+from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.mixed_lengths import MixedLengths, Packing
 from cluster_models.training.plan import Degrees, Plan
 from tests.app.exports.plans import PLANS, export, shaped, under
@@ -382,3 +383,16 @@ def test_files_say_which_documents_were_priced(name: str, framework: str) -> Non
     told = "documents of 470 tokens in the mean"
     assert told not in text_of(name, plan)
     assert told in text_of(name, replace(plan, workload=replace(plan.workload, lengths=lengths)))
+
+
+def test_pairs_of_sequences_are_left_to_trainers_that_know_them() -> None:
+    """Launchers of next-token training refuse; DeepSpeed's starts any script and says what it must do."""
+    plan = under(DATA, "transformers-2025")
+    assert plan.workload is not None
+    configuration = replace(plan.configuration, micro_batch=2)
+    workload = replace(plan.workload, method=TrainingMethod.DPO, pinned={}, global_batch=64)
+    plan = replace(plan, workload=workload, configuration=configuration)
+    for name in ("megatron", "nemo", "torchtitan"):
+        with pytest.raises(InvalidConfiguration, match="next tokens alone"):
+            text_of(name, plan)
+    assert "pairs of sequences (dpo) with a reference model" in text_of("deepspeed", plan)

@@ -1,0 +1,106 @@
+"""Preference training: pairs of sequences, and what a reference model beside the trained one costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cluster_models.errors import InvalidWorkload
+from cluster_models.training.frameworks import framework
+from cluster_models.training.methods import TrainingMethod
+from cluster_models.training.mixed_lengths import MixedLengths, Packing
+from cluster_models.training.model_work import workload_flops_per_token
+from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
+from solver.candidates import SHARDING_CODES
+from solver.check import check_plan
+from solver.costs.training_state import bytes_per_parameter
+from tests.solver.cost_cases import LLAMA_70B, MIXTRAL, candidates, costs, memory
+from tests.solver.naive_schedule import event_ends
+from tests.solver.problems import DENSE, EXACT, SPARSE, nodes, planned, problem
+
+TRL = framework("transformers-2025")
+PLAIN = TrainingWorkload(sequence_length=8192, global_batch=128, framework=TRL)
+DPO = replace(PLAIN, method=TrainingMethod.DPO)
+
+
+@pytest.mark.parametrize("model", [LLAMA_70B, MIXTRAL])
+def test_a_reference_model_runs_forward_once_more(model: Any) -> None:
+    """With its collectives and what crosses nodes; backward passes, gradients and the optimizer stay."""
+    expert = 16 if model is MIXTRAL else 1
+    rows = candidates(
+        {"tensor": 4, "data": 16, "expert": expert, "micro_batch": 2},
+        {
+            "tensor": 4,
+            "context": 4,
+            "data": 4,
+            "micro_batch": 2,
+            "sharding": SHARDING_CODES.index(Sharding.PARAMETERS),
+        },
+    )
+    one, two = costs(rows, model, PLAIN), costs(rows, model, DPO)
+    assert two.forward_s == pytest.approx(2.0 * one.forward_s)
+    assert two.backward_s == pytest.approx(one.backward_s)
+    for traffic in ("context_traffic", "expert_traffic", "parameter_traffic"):
+        own, plain = getattr(two, traffic), getattr(one, traffic)
+        assert own.forward_count == pytest.approx(2.0 * plain.forward_count)
+        assert own.backward_count == pytest.approx(plain.backward_count)
+    assert two.reduce_bytes == pytest.approx(one.reduce_bytes)
+    assert two.optimizer_s == pytest.approx(one.optimizer_s)
+
+
+def test_a_pass_of_its_own_takes_as_long() -> None:
+    """The pipeline that runs the reference first, all micro-batches of a step, against one with it inside."""
+    pipeline, count = 4, 12
+    inside = event_ends(pipeline, 1, count, lambda *_: 2.0, lambda *_: 0.0)
+    trained = event_ends(pipeline, 1, count, lambda kind, _: 2.0 if kind == "B" else 1.0, lambda *_: 0.0)
+    reference = count + pipeline - 1.0
+    assert max(inside.values()) == pytest.approx(reference + max(trained.values()))
+
+
+@pytest.mark.parametrize("sharding", [Sharding.NONE, Sharding.PARAMETERS])
+def test_a_reference_model_is_weights_alone(sharding: Sharding) -> None:
+    """16-bit weights as often as the trained ones lie there: whole, or a shard of them."""
+    row = candidates({"tensor": 8, "data": 8, "micro_batch": 2, "sharding": SHARDING_CODES.index(sharding)})
+    one, two = memory(row, workload=PLAIN), memory(row, workload=DPO)
+    ranks = 8 if sharding is Sharding.PARAMETERS else 1
+    expected = 2.0 * LLAMA_70B.parameters() / 8 / ranks
+    assert two.weights_bytes - one.weights_bytes == pytest.approx(np.array([[expected]]), rel=0.01)
+    assert two.total_bytes - one.total_bytes == pytest.approx(two.weights_bytes - one.weights_bytes)
+    weight, states = bytes_per_parameter(DPO, sharding)
+    plain, same = bytes_per_parameter(PLAIN, sharding)
+    assert (weight - plain, states) == (2.0, same)
+
+
+def test_model_work_counts_the_reference() -> None:
+    """Four passes of equal work instead of three."""
+    stored = replace(PLAIN, method=TrainingMethod.DPO_STORED)
+    assert workload_flops_per_token(DENSE, DPO) == pytest.approx(workload_flops_per_token(DENSE, PLAIN) * 4 / 3)
+    assert workload_flops_per_token(DENSE, stored) == workload_flops_per_token(DENSE, PLAIN)
+
+
+def test_plans_keep_pairs_together() -> None:
+    """Even micro-batches, and the checker agrees; it finds an odd one."""
+    asked = problem(nodes(1, gpus=2), model=SPARSE, framework=TRL, method=DPO.method, recompute=(Recompute.NONE,))
+    found = planned(asked, EXACT)
+    assert found.configuration.micro_batch % 2 == 0
+    assert check_plan(found, asked) == ()
+    odd = replace(found, configuration=replace(found.configuration, micro_batch=1))
+    assert any("no pairs" in each for each in check_plan(odd, asked))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"framework": framework("megatron-core-0.12")}, "does not train so"),
+        ({"global_batch": 7}, "two for each pair"),
+        ({"pinned": {"micro_batch": 3}}, "two for each pair"),
+        ({"lengths": MixedLengths.of({700: 1.0}, Packing.WHOLE)}, "single documents only"),
+    ],
+)
+def test_what_is_no_preference_training_is_refused(changes: dict[str, Any], reason: str) -> None:
+    """Field and reason."""
+    with pytest.raises(InvalidWorkload, match=reason):
+        replace(DPO, **changes)
