@@ -6,7 +6,7 @@ Fields as in LeaderWorkerSet ``v1``.  Pods of a group share a template, so each 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -32,7 +32,7 @@ def render_lws(deployment: Deployment, servers: tuple[Server, ...], options: Opt
     """A LeaderWorkerSet for each replica and a Service for each model; refuses split phases."""
     if any(server.replica.phase is not Phase.BOTH for server in servers):
         problem = "requests to split phases go from prefill to decode, which a Service cannot do"
-        raise InvalidConfiguration("workload.modes", ["split"], problem, "use the export dynamo")
+        raise InvalidConfiguration("workload.modes", ["split"], problem, "use the export llm-d or dynamo")
     documents = [document for server in servers for document in _server(server, options)]
     models = dict.fromkeys(server.model for server in servers)
     documents += [_service(model, options) for model in models]
@@ -46,6 +46,15 @@ def render_lws(deployment: Deployment, servers: tuple[Server, ...], options: Opt
 
 
 def _server(server: Server, options: Options) -> list[dict[str, Any]]:
+    labels = {JOB_LABEL: server_options(server, options).job, MODEL_LABEL: model_name(server.model, options)}
+    made = worker_set(server, options, leader_labels=labels | {"role": "leader"}, worker_labels=labels)
+    return [*([config_map(server, options, {})] if engine_of(server) is TRTLLM else []), made]
+
+
+def worker_set(
+    server: Server, options: Options, *, leader_labels: Mapping[str, str], worker_labels: Mapping[str, str]
+) -> dict[str, Any]:
+    """The LeaderWorkerSet of a replica; raises ``InvalidConfiguration`` where its pods cannot start it."""
     named = server_options(server, options)
     places = engine_of(server).hosts(server)
     if engine_of(server) is TRTLLM and len(places) > 1:
@@ -54,26 +63,25 @@ def _server(server: Server, options: Options) -> list[dict[str, Any]]:
         )
         raise server.refused("places", [place.node for place in places], reason, "use the export trtllm or dynamo")
     script = script_by_node(server, options, '"$LWS_LEADER_ADDRESS"')
-    labels = {JOB_LABEL: named.job, MODEL_LABEL: _model(server.model, options)}
-    leader = {"metadata": {"labels": labels | {"role": "leader"}}, "spec": pod(server, options, places[:1], script)}
-    worker = {"metadata": {"labels": labels}, "spec": pod(server, options, places[1:] or places, script)}
+    leader = {"metadata": {"labels": dict(leader_labels)}, "spec": pod(server, options, places[:1], script)}
+    worker_spec = pod(server, options, places[1:] or places, script)
+    worker = {"metadata": {"labels": dict(worker_labels)}, "spec": worker_spec}
     group = {
         "size": len(places),
         "restartPolicy": "RecreateGroupOnPodRestart",
         "leaderTemplate": leader,
         "workerTemplate": worker,
     }
-    made = {
+    return {
         "apiVersion": "leaderworkerset.x-k8s.io/v1",
         "kind": "LeaderWorkerSet",
         "metadata": metadata(named),
         "spec": {"replicas": 1, "leaderWorkerTemplate": group},
     }
-    return [*([config_map(server, options, {})] if engine_of(server) is TRTLLM else []), made]
 
 
 def _service(model: int, options: Options) -> dict[str, Any]:
-    name = _model(model, options)
+    name = model_name(model, options)
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -85,7 +93,8 @@ def _service(model: int, options: Options) -> dict[str, Any]:
     }
 
 
-def _model(model: int, options: Options) -> str:
+def model_name(model: int, options: Options) -> str:
+    """What the pods of a model's replicas have in common."""
     return f"{options.job}-model-{model}"
 
 
@@ -94,7 +103,7 @@ def read_lws(files: Files, servers: Sequence[Server]) -> tuple[ServerClaims, ...
     documents = list(yaml.safe_load_all(file_named(files, "lws.yaml")))
     beside = configurations(documents)
     groups = [each for each in documents if each["kind"] == "LeaderWorkerSet"]
-    return tuple(_claims(group, server, beside) for group, server in zip(groups, servers, strict=True))
+    return tuple(set_claims(group, server, beside) for group, server in zip(groups, servers, strict=True))
 
 
 def configurations(documents: Sequence[dict[str, Any]]) -> Files:
@@ -103,7 +112,8 @@ def configurations(documents: Sequence[dict[str, Any]]) -> Files:
     return tuple(ExportFile(name, text) for data in maps for name, text in data.items())
 
 
-def _claims(group: dict[str, Any], server: Server, beside: Files) -> ServerClaims:
+def set_claims(group: dict[str, Any], server: Server, beside: Files) -> ServerClaims:
+    """The claims of a LeaderWorkerSet about the server that it starts."""
     number = int(group["metadata"]["name"].rpartition("-")[2])
     template = group["spec"]["leaderWorkerTemplate"]
     leader, worker = template["leaderTemplate"]["spec"], template["workerTemplate"]["spec"]

@@ -14,6 +14,7 @@ from app.exports.serving.claims import ServerClaims
 from app.exports.serving.contract import ServingExport
 from app.exports.serving.deployment import Deployment, Server
 from app.exports.serving.dynamo import read_dynamo, render_dynamo
+from app.exports.serving.llmd import read_llmd, render_llmd
 from app.exports.serving.lws import read_lws, render_lws
 from app.exports.serving.nginx import render_nginx
 from app.exports.serving.readback import read_script
@@ -103,6 +104,18 @@ SERVING_EXPORTS: Final[Mapping[str, ServingExport]] = MappingProxyType(
                 read_lws,
                 numbered_gpus=False,
                 takes=(*_POD, *_NETWORK, *_WEIGHTS, "port"),
+            ),
+            ServingExport(
+                "llm-d",
+                "llm-d.zip",
+                ZIP,
+                "llm-d model servers of vLLM and a router for each model, split phases included",
+                Family.KUBERNETES,
+                _of("vllm"),
+                render_llmd,
+                read_llmd,
+                numbered_gpus=False,
+                takes=(*_POD, "ipc_lock", *_WEIGHTS, "port"),
             ),
             ServingExport(
                 "dynamo",

@@ -91,7 +91,14 @@ def test_exports_lie_in_folders_of_their_names(
     """Those that cannot take the plan say why in a line."""
     assert main(["plan", *files, "--exports", "out"]) == 0
     assert "serve 1 a 2,3 vllm serve" in (tmp_path / "out/vllm/vllm.sh").read_text()
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["dynamo", "json", "lws", "nginx", "vllm"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "dynamo",
+        "json",
+        "llm-d",
+        "lws",
+        "nginx",
+        "vllm",
+    ]
     assert "sglang cannot take it" in capsys.readouterr().out
 
 

@@ -37,7 +37,7 @@ STARTED = [
     (family, shape, export)
     for family in ENGINES
     for shape in SHAPES
-    for export in (family, "lws", "dynamo")
+    for export in (family, "lws", "dynamo", *(("llm-d",) if family == "vllm" else ()))
     if (shape, export) != ("split", "lws") and not (family == "trtllm" and export == "lws" and "nodes" in shape)
 ]
 
@@ -179,6 +179,43 @@ def test_a_graph_has_a_service_for_each_replica() -> None:
     assert "--is-decode-worker" in services["decode-1"]["extraPodSpec"]["mainContainer"]["args"]
 
 
+def test_a_router_sends_split_requests_to_prefill_and_by_a_proxy_to_decode() -> None:
+    """Each replica in the pool by the pod that answers, in its role, with the port that the router calls."""
+    files = {file.name: file.text for file in SERVING_EXPORTS["llm-d"].files(split_phases())}
+    prefill, decode = (
+        each["spec"]["leaderWorkerTemplate"] for each in yaml.safe_load_all(files["model-servers.yaml"])
+    )
+    leaders = [each["leaderTemplate"] for each in (prefill, decode)]
+    assert [each["metadata"]["labels"]["llm-d.ai/role"] for each in leaders] == ["prefill", "decode"]
+    assert "--port 8000" in leaders[0]["spec"]["containers"][0]["command"][2]
+    assert "--port 8001" in leaders[1]["spec"]["containers"][0]["command"][2]
+    assert "--vllm-port=8001" in leaders[1]["spec"]["initContainers"][0]["args"]
+    assert "llm-d.ai/inference-serving" not in decode["workerTemplate"]["metadata"]["labels"]
+    router = yaml.safe_load(files["router-0.values.yaml"])["router"]
+    assert router["modelServers"]["matchLabels"].items() <= leaders[0]["metadata"]["labels"].items()
+    picker = yaml.safe_load(router["epp"]["pluginsCustomConfig"]["pd-config.yaml"])
+    named = {each["type"] for each in picker["plugins"]}
+    assert {ref["pluginRef"] for each in picker["schedulingProfiles"] for ref in each["plugins"]} <= named
+    whole = {file.name: file.text for file in SERVING_EXPORTS["llm-d"].files(two_replicas())}
+    assert "epp" not in yaml.safe_load(whole["router-0.values.yaml"])["router"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("llm-d.ai/role: prefill", "llm-d.ai/role: decode"),
+        ("--vllm-port=8001", "--vllm-port=8200"),
+        ("number: 8000", "number: 80"),
+    ],
+)
+def test_a_router_that_does_not_fit_its_servers_never_leaves(old: str, new: str) -> None:
+    """Another role, or a port at which nobody answers."""
+    form, plan = SERVING_EXPORTS["llm-d"], split_phases()
+    changed = tuple(ExportFile(each.name, each.text.replace(old, new)) for each in form.files(plan))
+    with pytest.raises(InvalidConfiguration, match="must never leave"):
+        form.check(changed, form.servers(deployment_of(plan, Options())))
+
+
 def test_a_balancer_gives_shares() -> None:
     """In whole numbers, a port for each model."""
     plan = two_models()
@@ -208,7 +245,8 @@ MIXED = Worker(tensor=2, attention_data=4, expert=4)
         ("vllm", two_replicas("vllm-0.6", speculation=Speculation(1, 0.5)), "no argument --speculative-config"),
         ("trtllm", over_nodes("trtllm-1.2", MIXED), "cut over all GPUs of a stage or over none"),
         ("lws", over_nodes("trtllm-1.2", SPARSE), "started by one mpirun"),
-        ("lws", split_phases(), "use the export dynamo"),
+        ("lws", split_phases(), "use the export llm-d or dynamo"),
+        ("llm-d", two_replicas("sglang-0.5.8"), "the plan is for SGLang"),
         ("nginx", split_phases(), "a balancer cannot do"),
         ("dynamo", two_models(), "a graph serves one model"),
         ("lws", two_replicas("atom-0.1"), "no words for this engine"),
