@@ -48,6 +48,7 @@ from app.api.v1 import (
     routing,
     running_jobs,
     running_plans,
+    sensitivity,
     serving_predictions,
     webhooks,
 )
@@ -101,6 +102,7 @@ API: Final = (
     routing,
     running_jobs,
     running_plans,
+    sensitivity,
     serving_predictions,
     webhooks,
 )

@@ -102,6 +102,7 @@ _API: Final[Mapping[str, Mapping[Right, str]]] = {
         READ: "get_running_plan list_running_plan_exports get_running_plan_export",
         OPERATE: "approve_running_plan apply_running_plan cancel_running_plan",
     },
+    "sensitivity": {COMPUTE: "analyse_sensitivity"},
     "serving_predictions": {COMPUTE: "create_serving_prediction"},
     "webhooks": {
         READ: "list_webhooks get_webhook list_deliveries",

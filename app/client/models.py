@@ -61,6 +61,7 @@ MODELS: Final = {
     "RoutingSummary": "app.answers.routing",
     "RunningPlanAnswer": "app.answers.running_jobs",
     "RunningPlanSummaryAnswer": "app.answers.running_jobs",
+    "SensitivityDocument": "app.documents.sensitivity",
     "ServingPredictionDocument": "app.documents.serving_prediction",
     "SnapshotAnswer": "app.answers.clusters",
     "SnapshotSummary": "app.answers.clusters",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from app.documents.gpu_kinds import GpuKindDocument
     from app.documents.plan_parts import TimelineEventDocument
     from app.documents.run_reports import RecalibrationRequest, RunReportDocument
+    from app.documents.sensitivity import SensitivityDocument, SensitivityRequest
     from app.documents.serving_prediction import ServingPredictionDocument
     from app.experts.answer import PlacementAnswer
     from app.experts.rebalancing import RebalanceAnswer, RebalanceRequest
@@ -324,6 +325,13 @@ class PlanningOperations(Connection):
     def delete_routing(self, name: str, *, if_match: str | None = None) -> None:
         """Forget stored statistics."""
         self._ask("DELETE", f"/api/v1/routing/{part(name)}", "None", headers={"If-Match": if_match})
+
+    def analyse_sensitivity(self, plan: str, body: SensitivityRequest | Mapping[str, Any]) -> SensitivityDocument:
+        """Search the fastest plans of a finished plan's problem on fewer GPUs and after changes."""
+        told: SensitivityDocument = self._ask(
+            "POST", f"/api/v1/plans/{part(plan)}/sensitivity", "SensitivityDocument", body=body
+        )
+        return told
 
     def create_serving_prediction(
         self, body: ServingPredictionRequest | Mapping[str, Any]

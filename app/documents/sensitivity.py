@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Final
+
 from pydantic import Field
 
 from app.documents.configuration import ConfigurationDocument
-from app.documents.reading import Document
+from app.documents.reading import Document, Positive
 from app.presentation.decision import dollars_per_day, spare_bytes
 from cluster_models.training.framework_choices import Overlap
 from cluster_models.training.plan import Plan
 from cluster_models.training.sensitivity import Effect, Lever, Obstacle, Sensitivity
 from cluster_models.units import GIB
+
+LONGEST_S: Final = 60.0
+"""A request is answered when the searches have ended."""
+USUAL_S: Final = 30.0
+
+
+class SensitivityRequest(Document):
+    """How long to search."""
+
+    time_limit_s: Annotated[Positive, Field(le=LONGEST_S)] = Field(
+        USUAL_S, description="Seconds for all searches together.", examples=[USUAL_S]
+    )
 
 
 class FrontPointDocument(Document):

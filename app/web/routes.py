@@ -32,6 +32,7 @@ from app.web.planning.comparison_pages import router as comparison_router
 from app.web.planning.fleet_pages import router as fleet_router
 from app.web.planning.framework_pages import router as framework_router
 from app.web.planning.plan_pages import router as plan_router
+from app.web.planning.sensitivity_pages import router as sensitivity_router
 from app.web.planning.serving_plan_pages import router as serving_router
 from app.web.rendering import SECURITY_HEADERS, page
 from app.web.service.audit_pages import router as audit_router
@@ -82,6 +83,7 @@ router.include_router(audit_router)
 router.include_router(serving_router)
 router.include_router(fleet_router)
 router.include_router(comparison_router)
+router.include_router(sensitivity_router)
 router.include_router(plan_router)
 # before the clusters: an address there may be any name
 router.include_router(import_router)

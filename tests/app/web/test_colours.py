@@ -51,5 +51,5 @@ def test_edges_of_fields_can_be_seen(colours: dict[str, str]) -> None:
 def test_words_in_boxes_of_the_schedule_can_be_read() -> None:
     """White on every colour of an event."""
     fills = re.findall(r"\.event-\w+ \{ fill: (#[0-9a-f]{6})", SHEET)
-    assert len(fills) == 7
+    assert len(fills) == 8
     assert [fill for fill in fills if _contrast("#ffffff", fill) < 4.5] == []
