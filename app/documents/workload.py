@@ -15,6 +15,7 @@ from app.documents.framework import (
     to_framework,
 )
 from app.documents.mixed_lengths import MixedLengthsDocument
+from app.documents.optimizer_states import OptimizerStatesDocument
 from app.documents.placement_rules import PlacementRulesDocument
 from app.documents.reading import (
     Count,
@@ -113,6 +114,11 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
         )
     )
     optimizer: Optimizer = Field(_DEFAULT.optimizer, description="Optimizer.", examples=["adam"])
+    optimizer_states: OptimizerStatesDocument = Field(
+        default_factory=OptimizerStatesDocument,
+        description="Number formats of what the optimizer keeps.",
+        examples=[{"first_moment": "bf16", "second_moment": "bf16", "master_weight": "remainder"}],
+    )
     recompute: list[Recompute] = Field(
         list(_DEFAULT.recompute),
         min_length=1,

@@ -11,6 +11,7 @@ from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import Mixer
 from cluster_models.model.patterns import blocks_of
 from cluster_models.training.expert_slots import ExpertSlots
+from cluster_models.training.optimizer_states import OptimizerStates
 from cluster_models.training.plan import Plan, RankOrder
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Sharding, TrainingWorkload
@@ -79,6 +80,7 @@ class Claims:
     head_gradient_limit: int | None = None
     optimizer_copies: int | None = None
     recompute: str | None = None
+    optimizer_states: OptimizerStates | None = None
     schedule: PipelineSchedule | None = None
     connections: int | None = None
 
@@ -114,6 +116,7 @@ def claims_of(launch: Launch) -> Claims:
         expert_slots=plan.expert_slots,
         head_gradient_limit=plan.workload.framework.head_gradient_limit if plan.workload else None,
         recompute=launch.configuration.recomputation,
+        optimizer_states=plan.workload.optimizer_states if plan.workload else None,
         schedule=launch.configuration.schedule,
         optimizer_copies=_optimizer_copies(plan),
         connections=queues.count if (queues := connections(launch)) else None,

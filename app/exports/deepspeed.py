@@ -82,7 +82,7 @@ def _settings(launch: Launch) -> dict[str, Any]:
 
 def _script(launch: Launch, options: Options) -> str:
     include = "@".join(f"{host}:{gpus}" for host, gpus in zip(launch.hosts, launch.gpu_lists, strict=True))
-    recompute = launch.configuration.recomputation
+    recompute, states = launch.configuration.recomputation, launch.workload.optimizer_states
     return "\n".join(
         [
             "#!/usr/bin/env bash",
@@ -93,6 +93,11 @@ def _script(launch: Launch, options: Options) -> str:
                 else []
             ),
             *_method_lines(launch),
+            *(
+                [f"# The plan counts optimizer states of {states.words}: build such an optimizer."]
+                if states.is_narrow
+                else []
+            ),
             *(f"# Told by the dataset: {each}." for each in documents_unsaid(launch.workload)),
             "set -euo pipefail",
             'here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"',

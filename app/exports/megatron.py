@@ -25,6 +25,7 @@ from app.exports.megatron_releases import (
     release_of,
     starts_megatron,
 )
+from app.exports.optimizer_states import FIELDS, state_formats
 from app.exports.options import Options
 from app.exports.readback.megatron import GROUP, MEGATRON_SAYS, read_megatron
 from app.exports.recomputation import recomputation_settings
@@ -85,7 +86,7 @@ def megatron_arguments(launch: Launch) -> Arguments:
         flags += layer_flags(configuration, model.prediction_layers, workload.framework, release)
     if degrees.virtual_pipeline > 1 and launch.micro_batch_group != degrees.pipeline:
         flags.append(Flag(GROUP, launch.micro_batch_group))
-    flags += [*_recomputation(launch), *_sharding(launch, release)]
+    flags += [*_recomputation(launch), *_sharding(launch, release), *_states(release, launch)]
     found = megatron_flags.arguments(flags, release)
     unsaid = _graphs_unsaid(launch, release) + dispatch_unsaid(launch, release) + rows_unsaid(workload)
     return Arguments(found.flags, found.unsaid + unsaid + documents_unsaid(workload))
@@ -211,6 +212,16 @@ def _recomputation(launch: Launch) -> list[Flag]:
     said = recomputation_settings(launch.configuration)
     words = {name: value if isinstance(value, str) else " ".join(value) for name, value in said.items()}
     return [Flag(f"--recompute-{name.replace('_', '-')}", value) for name, value in words.items()]
+
+
+def _states(release: int, launch: Launch) -> list[Flag]:
+    """Formats of the optimizer's states, where they are not all FP32."""
+    formats = state_formats(release_name(release), launch)
+    said = [
+        Flag(f"--{name.replace('_', '-')}", value)
+        for name, value in zip(FIELDS[: len(formats)], formats, strict=True)
+    ]
+    return [Flag("--use-precision-aware-optimizer"), *said] if said else []
 
 
 def _sharding(launch: Launch, release: int) -> list[Flag]:

@@ -14,6 +14,7 @@ from app.exports.megatron import documents_unsaid, environment_lines, expert_ord
 from app.exports.megatron_hybrid import is_hybrid, refuse_untold
 from app.exports.megatron_layers import pipeline_layout
 from app.exports.megatron_releases import NEWEST, SINCE, has, overlaps_experts, release_name, vendors
+from app.exports.optimizer_states import FIELDS, state_formats
 from app.exports.options import Options
 from app.exports.readback.nemo import GROUP, NEMO_SAYS, read_nemo
 from app.exports.recomputation import recomputation_settings
@@ -121,6 +122,7 @@ def overrides(launch: Launch) -> dict[str, str]:
     again = recomputation_settings(configuration) or {"granularity": "null"}
     words = {name: value if isinstance(value, str) else f"[{','.join(value)}]" for name, value in again.items()}
     found |= {f"model.recompute_{name}": value for name, value in words.items()}
+    found |= _states(launch)
     return found | _pipeline(launch) | _sharding(launch) | _overlaps(launch) | _graphs(launch) | _experts(launch)
 
 
@@ -128,6 +130,17 @@ def _release(launch: Launch) -> int:
     """The release of Megatron-Core whose fields are written: the framework's own, where Bridge was made for it."""
     core = launch.workload.framework.megatron_core
     return core if _FIRST <= core <= NEWEST else _PINNED
+
+
+def _states(launch: Launch) -> dict[str, str]:
+    """Formats of the optimizer's states; FP32 is said as well, because some recipes have narrow ones."""
+    formats = state_formats("Megatron-Bridge", launch) or ("fp32",) * len(FIELDS)
+    if "fp8" in formats:
+        problem = "it reads fp8 as another type than the one byte of Transformer Engine's Adam"
+        raise unsupported("Megatron-Bridge", "optimizer_states", "fp8", problem, "export megatron, or use bf16")
+    aware = {"use_precision_aware_optimizer": _truth(launch.workload.optimizer_states.is_narrow)}
+    said = aware | dict(zip(FIELDS, formats, strict=True))
+    return {f"optimizer.{name}": value for name, value in said.items()}
 
 
 def _overlaps(launch: Launch) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import Final
 from app.exports.contract import ZIP, Export, ExportFile, Files, refuse_method, unsupported
 from app.exports.launch_value import Launch
 from app.exports.megatron import documents_unsaid, expert_order_lines
+from app.exports.optimizer_states import refuse_states
 from app.exports.options import Options
 from app.exports.readback.torchtitan import SCHEDULES, TORCHTITAN_SAYS, read_torchtitan, split_layers
 from app.exports.recomputation import refuse_modules
@@ -82,6 +83,7 @@ def _refuse(launch: Launch) -> None:
         name, has = launch.plan.model, ", ".join(parts).replace("_", " ")
         raise unsupported("torchtitan", "model", name, f"its models have no {has}", "use transformers")
     refuse_modules("torchtitan", launch)
+    refuse_states("torchtitan", launch)
     configuration, degrees = launch.configuration, launch.degrees
     if configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA and degrees.pipeline > 1 and degrees.data > 1:
         raise unsupported(

@@ -74,7 +74,12 @@ def settings(
 
 
 def _framework(workload: TrainingWorkload) -> tuple[tuple[str, str], ...]:
-    return (("framework", framework_words(workload.framework)), ("precision", workload.precision.upper()))
+    states = workload.optimizer_states
+    return (
+        ("framework", framework_words(workload.framework)),
+        ("precision", workload.precision.upper()),
+        *((("optimizer states", states.words),) if states.is_narrow else ()),
+    )
 
 
 def _micro_batches(configuration: Configuration, workload: TrainingWorkload) -> tuple[tuple[str, str], ...]:

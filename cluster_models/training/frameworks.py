@@ -29,6 +29,7 @@ from cluster_models.training.framework_choices import (
 from cluster_models.training.interleaving import Interleaving
 from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.mixed_lengths import Packing
+from cluster_models.training.optimizer_states import MasterFormat, MomentFormat
 from cluster_models.training.schedules import PipelineSchedule
 
 
@@ -275,6 +276,11 @@ class Framework:
     sixteen_bit_states: Annotated[
         bool, Fact("Weights and the optimizer's moments are kept in 16 bits, without an FP32 copy.")
     ]
+    moment_formats: Annotated[
+        tuple[MomentFormat, ...],
+        Fact("Formats below FP32 in which a workload may have the moments of Adam kept.", least=0),
+    ]
+    master_formats: Annotated[tuple[MasterFormat, ...], Fact("Formats below FP32 of a master weight.", least=0)]
     whole_logits: Annotated[bool, Fact("Tensor ranks gather the logits before the loss.")]
     cuda_graphs: Annotated[
         CudaGraphs,

@@ -11,6 +11,7 @@ from cluster_models.errors import InvalidWorkload
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, Framework
 from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.mixed_lengths import MixedLengths
+from cluster_models.training.optimizer_states import FULL_STATES, MasterFormat, OptimizerStates
 from cluster_models.training.packing import MOST_IN_SEQUENCE, packed_sequences
 from cluster_models.training.placement_rules import NOTHING_ASKED, PlacementRules
 from cluster_models.training.schedules import PipelineSchedule
@@ -116,6 +117,7 @@ class TrainingWorkload:
     ``lengths``: those of the documents that fill the sequences; without it a sequence is one document.
     ``pinned`` gives a degree or a memory option one value, ``forbidden`` takes values away (names from
     ``DEGREE_NAMES`` and ``OPTION_NAMES``).
+    ``optimizer_states``: formats of what the optimizer keeps.
     ``schedule`` are the pipeline schedules that the planner may choose from, of those that the framework has.
     Selective recomputation runs some of ``recompute_modules`` again where the framework takes names of modules, or
     exactly ``pinned_modules``; what a model or framework lacks is not offered.
@@ -135,6 +137,7 @@ class TrainingWorkload:
     precision: Precision = Precision.BF16
     framework: Framework = DEFAULT_FRAMEWORK
     optimizer: Optimizer = Optimizer.ADAM
+    optimizer_states: OptimizerStates = FULL_STATES
     recompute: tuple[Recompute, ...] = (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)
     recompute_modules: tuple[RecomputeModule, ...] = tuple(RecomputeModule)
     pinned_modules: tuple[RecomputeModule, ...] | None = None
@@ -253,6 +256,22 @@ class TrainingWorkload:
         """Whether a micro-batch is one sequence: so Megatron-Core takes packed ones (its ``thd`` format)."""
         packed = self.lengths is not None and self.lengths.packing.joins
         return packed and self.framework.megatron_core > 0
+
+    @property
+    def shardings(self) -> tuple[Sharding, ...]:
+        """The shardings allowed under which the framework keeps the optimizer's states in their formats.
+
+        Megatron-Core shares narrow states out (``--use-precision-aware-optimizer``).  Beside BF16 weights its
+        distributed optimizer then has remainders instead of an FP32 copy; Megatron-FSDP has an FP32 copy always.
+        """
+        states = self.optimizer_states
+        if not (states.is_narrow and self.framework.megatron_core):
+            return self.sharding
+        full = states.master_weight is MasterFormat.FP32
+        possible = {Sharding.PARAMETERS} if full else {Sharding.OPTIMIZER}
+        if full and self.precision is not Precision.BF16:
+            possible = {Sharding.OPTIMIZER, Sharding.PARAMETERS}
+        return tuple(sharding for sharding in self.sharding if sharding in possible)
 
     @property
     def tokens_per_step(self) -> int:

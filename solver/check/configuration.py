@@ -263,6 +263,20 @@ def _recompute_rules(configuration: Configuration, problem: PlanningProblem) -> 
         yield f"{framework.name} does not recompute attention inside its CUDA graph."
 
 
+def _state_rules(configuration: Configuration, workload: TrainingWorkload) -> Iterator[str]:
+    """Narrow optimizer states need Megatron's distributed optimizer or its FSDP."""
+    states, sharding = workload.optimizer_states, str(configuration.sharding)
+    formats = (str(states.first_moment), str(states.second_moment), str(states.master_weight))
+    if formats == ("fp32",) * 3 or not workload.framework.megatron_core:
+        return
+    if sharding == "none":
+        yield f"{workload.framework.name} keeps optimizer states in {', '.join(formats)} only where it shards them."
+    if sharding == "parameters" and formats[2] != "fp32":
+        yield f"Sharded parameters have an FP32 master copy, not {formats[2]}."
+    if sharding == "optimizer" and str(workload.precision) == "bf16" and formats[2] == "fp32":
+        yield "Narrow moments beside sharded BF16 weights come with remainders, not an FP32 master copy."
+
+
 def _limits(configuration: Configuration, problem: PlanningProblem) -> Iterator[str]:
     workload, degrees = problem.workload, configuration.degrees
     for name in sorted(set(workload.pinned) | set(workload.forbidden)):
@@ -283,6 +297,7 @@ def _limits(configuration: Configuration, problem: PlanningProblem) -> Iterator[
         yield f"Modules {_listed(tuple(sorted(modules)))} are not those pinned: {_listed(workload.pinned_modules)}."
     if configuration.sharding not in workload.sharding:
         yield f"Sharding '{configuration.sharding}' is not among {_listed(workload.sharding)}."
+    yield from _state_rules(configuration, workload)
     if configuration.schedule not in workload.schedule:
         yield f"Schedule '{configuration.schedule}' is not among {_listed(workload.schedule)}."
 

@@ -35,6 +35,15 @@ WEIGHT_BYTES: Final = {
 transpose; 4-bit training likewise."""
 FP32_BYTES: Final = 4
 """Bytes of a weight's shard where the FP32 shard is the weight itself (PyTorch FSDP)."""
+_STATE_BYTES: Final = {
+    "fp32": 4.0,
+    "bf16": 2.0,
+    "fp16": 2.0,
+    "remainder": 2.0,
+    "fp8": 1.0,
+    "int8": 1.0 + 4.0 / 256,
+}
+"""Bytes of a moment or a master weight; a scale of 4 bytes for every 256 elements of 8-bit Adam."""
 Interval = tuple[float, float]
 
 
@@ -51,6 +60,7 @@ def memory_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
         for memory in plan.memory:
             if 0 <= memory.stage < pipeline:
                 yield from _weight_rules(memory, plan.configuration, problem)
+                yield from _optimizer_rules(memory, plan.configuration, problem)
 
 
 def _part_rules(memory: StageMemory) -> Iterator[str]:
@@ -99,10 +109,50 @@ def _weight_rules(memory: StageMemory, configuration: Configuration, problem: Pl
         )
 
 
-def _weight_bytes(stage: int, configuration: Configuration, problem: PlanningProblem) -> Interval:
-    """Least and most bytes that one GPU of ``stage`` keeps of its weights."""
+def _optimizer_rules(memory: StageMemory, configuration: Configuration, problem: PlanningProblem) -> Iterator[str]:
+    low, high = _optimizer_bytes(memory.stage, configuration, problem)
+    if not low * (1 - WEIGHT_TOLERANCE) <= memory.optimizer_bytes <= high * (1 + WEIGHT_TOLERANCE):
+        yield (
+            f"Stage {memory.stage} states {memory.optimizer_bytes:.0f} bytes of optimizer states but its "
+            f"parameters take {low:.0f} to {high:.0f}."
+        )
+
+
+def _optimizer_bytes(stage: int, configuration: Configuration, problem: PlanningProblem) -> Interval:
+    """Least and most bytes of optimizer states on one GPU of ``stage``, most with copies that a step makes."""
+    workload, framework = problem.workload, problem.workload.framework
+    states, own = (
+        workload.optimizer_states,
+        configuration.sharding is Sharding.PARAMETERS and framework.sharded_master,
+    )
+    moments = [str(states.first_moment), str(states.second_moment)][: 2 if str(workload.optimizer) == "adam" else 1]
+    kept = sum(_STATE_BYTES[name] for name in moments)
+    if workload.precision is not Precision.FP32 and not framework.sixteen_bit_states and not own:
+        kept += _STATE_BYTES[str(states.master_weight)]
+    if framework.sixteen_bit_states:
+        kept /= 2
+    narrow = sum(name != "fp32" for name in (*moments, str(states.master_weight)))
+    _, low, high, routed = _parameters(stage, configuration, problem)
+    groups = _groups(configuration)
+    if configuration.sharding is Sharding.NONE:
+        groups = (1, 1)
+    few = [min(group, framework.sharding_ranks or group) for group in groups]
+    least = low / groups[0] + routed / groups[1]
+    return least * kept, (high / few[0] + routed / few[1]) * (kept + framework.step_bytes + FP32_BYTES * narrow)
+
+
+def _groups(configuration: Configuration) -> tuple[int, int]:
+    """Ranks that hold the same parameters outside experts, and the same experts."""
+    degrees = configuration.degrees
+    group = degrees.data * degrees.context
+    return group, max(degrees.tensor * group // (degrees.expert * degrees.expert_tensor), 1)
+
+
+def _parameters(
+    stage: int, configuration: Configuration, problem: PlanningProblem
+) -> tuple[list[int], float, float, float]:
+    """Layers of one GPU of ``stage``, least and most parameters outside routed experts, and those of these."""
     degrees, model = configuration.degrees, problem.architecture
-    least, most = WEIGHT_BYTES[problem.workload.precision]
     chunks: list[int] = []
     first = 0
     for rank, count in configuration.chunks:
@@ -114,15 +164,21 @@ def _weight_bytes(stage: int, configuration: Configuration, problem: PlanningPro
     shared = [_common_parameters(model, layer, degrees.tensor) for layer in chunks]
     shared += _end_parameters(model, stage, configuration)
     routed = sum(model.is_sparse_layer(layer) for layer in chunks) * _routed_parameters(model, degrees)
-    low, high = sum(part[0] for part in shared), sum(part[1] for part in shared)
+    return chunks, sum(part[0] for part in shared), sum(part[1] for part in shared), routed
+
+
+def _weight_bytes(stage: int, configuration: Configuration, problem: PlanningProblem) -> Interval:
+    """Least and most bytes that one GPU of ``stage`` keeps of its weights."""
+    degrees, model = configuration.degrees, problem.architecture
+    least, most = WEIGHT_BYTES[problem.workload.precision]
+    chunks, low, high, routed = _parameters(stage, configuration, problem)
     models = 2 if problem.workload.method.has_reference else 1
     whole = models * (low + routed) * least, models * (high + routed) * most
     if configuration.sharding is not Sharding.PARAMETERS:
         return whole
     # Two gathered layers may be counted as weights, the one in use and the one on its way, and what lies outside
     # layers; where the pipeline gathers once a step, the whole stage.
-    group = degrees.data * degrees.context
-    expert_group = max(degrees.tensor * group // (degrees.expert * degrees.expert_tensor), 1)
+    group, expert_group = _groups(configuration)
     layer = max((_layer_parameters(model, layer, configuration) for layer in chunks), default=0.0)
     gathered = 2 * layer + sum(end[1] for end in _end_parameters(model, stage, configuration))
     if degrees.pipeline > 1 and problem.workload.framework.sharded_master:

@@ -23,9 +23,12 @@ from solver.costs.traffic import LayerTraffic
 
 _GATHERED_BYTES: Final = 2.0
 """ZeRO-3 gathers weights in 16 bits (FSDP's mixed precision)."""
-_STEP_BYTES: Final = {Optimizer.ADAM: 34.0, Optimizer.SGD: 26.0}
-"""Bytes moved per parameter that a GPU updates: gradient read for its norm and for the update (8), master
-weight and each FP32 moment read and written (8 each), 16-bit weight written (2).  Half where all have 16 bits."""
+_STEP_BYTES: Final = 10.0
+"""Bytes moved per parameter that a GPU updates beside its states, which are read and written: gradient read for its
+norm and for the update (8), 16-bit weight written (2).  With FP32 states 34 in all (Adam) or 26 (SGD)."""
+_WIDENING_BYTES: Final = 20.0
+"""A narrow state's FP32 copy is written, read and written by the update, and read for its largest element and for
+the narrow state (Transformer Engine's ``FusedAdam``)."""
 
 _LAYER_TENSORS: Final = 6.0
 """Parameters of a decoder layer as tensors: two norms, two products of attention and two of the MLP."""
@@ -133,12 +136,19 @@ def optimizer_s(
     owned = parameters.common / common_ranks + parameters.routed / routed_ranks
     held = parameters.common + parameters.routed
     zeroed = np.where(is_sharded(batch, Sharding.PARAMETERS)[:, None], owned, held)
-    step_bytes = _STEP_BYTES[workload.optimizer] * (0.5 if framework.sixteen_bit_states else 1.0)
-    nbytes = step_bytes * owned + framework.gradient_bytes * zeroed
+    nbytes = _step_bytes(workload) * owned + framework.gradient_bytes * zeroed
     if framework.clips_all_gradients:
         nbytes = nbytes + 3.0 * framework.gradient_bytes * held
     copies = np.where(common_ranks > 1, common_ranks, 0.0) * _LAYER_TENSORS * layers
     return nbytes / gpu.memory_bytes_per_s + calibration.step_overhead_s + calibration.shard_host_s * copies
+
+
+def _step_bytes(workload: TrainingWorkload) -> float:
+    """Bytes moved per parameter that a GPU updates; half where weights and states all have 16 bits."""
+    states = workload.optimizer_states
+    moments = states.first_moment.nbytes + states.second_moment.nbytes * (workload.optimizer is Optimizer.ADAM)
+    moved = _STEP_BYTES + 2.0 * (moments + states.master_weight.nbytes) + _WIDENING_BYTES * states.widened
+    return moved * (0.5 if workload.framework.sixteen_bit_states else 1.0)
 
 
 def parameter_traffic(

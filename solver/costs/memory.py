@@ -21,7 +21,7 @@ from solver.costs.launching import lagging
 from solver.costs.layer_counts import all_layers
 from solver.costs.local_sizes import LocalSizes, is_sharded, local_sizes
 from solver.costs.model_ends import deferred_head_bytes, deferred_products
-from solver.costs.model_states import model_states
+from solver.costs.model_states import model_states, step_bytes
 from solver.costs.parameters import by_rank, local_parameters
 from solver.costs.recomputation import RecomputePolicies
 from solver.costs.routed_loads import RoutedLoads
@@ -201,7 +201,7 @@ class MemoryAccount:
                 )
                 for peak in peaks
             ),
-            step=framework.step_bytes * states.owned,
+            step=step_bytes(workload) * states.owned,
             settled=settled,
             fixed=settled.total_bytes - logits - settled.limit_bytes,
         )

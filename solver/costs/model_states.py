@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -15,15 +15,46 @@ from solver.costs.data_parallel import reduces_each_micro_batch
 from solver.costs.local_sizes import is_sharded
 from solver.costs.parameters import LocalParameters, sharing_ranks
 
-MOMENT_BYTES: Final = {Optimizer.ADAM: 8.0, Optimizer.SGD: 4.0}
-"""Two FP32 moments (Adam) or one (SGD with momentum) per parameter."""
-MASTER_BYTES: Final = 4.0
-"""An FP32 weight beside the 16-bit one; with Adam 18 bytes in all where gradients are FP32 (Megatron-LM's
-distributed optimizer documentation).  FP32 training has no other weight."""
+_MASTER_BYTES: Final = 4.0
+"""An FP32 weight, with Adam 18 bytes in all where gradients are FP32 (Megatron-LM's distributed optimizer
+documentation)."""
+_WIDENED_BYTES: Final = 4.0
 WEIGHT_BYTES: Final = {Precision.MXFP8: 2.0 * (1.0 + 1.0 / 32.0), Precision.FP32: 4.0}
 """Bytes of a weight as products read it, 2 unless listed: 16 bits, or an 8-bit weight and its transpose
 (Transformer Engine with FP8 parameters, Megatron's ``--fp8-param-gather``, which NVIDIA's FP8 recipes set); MXFP8
 has a scale for every 32 elements of both copies."""
+
+
+class StateBytes(NamedTuple):
+    """Bytes a parameter that the optimizer keeps of its ``moments`` and of a ``master`` copy of the weight.
+
+    ``shard``: of a weight that is its own master copy where parameters are sharded (PyTorch FSDP).
+    """
+
+    moments: float
+    master: float
+    shard: float
+
+
+def state_bytes(workload: TrainingWorkload) -> StateBytes:
+    """Those of a workload: two moments of Adam, one of SGD.
+
+    FP32 training has no other weight; frameworks with ``sixteen_bit_states`` keep all in half the bytes.
+    """
+    states, framework = workload.optimizer_states, workload.framework
+    second = states.second_moment.nbytes if workload.optimizer is Optimizer.ADAM else 0.0
+    share = 0.5 if framework.sixteen_bit_states else 1.0
+    no_master = workload.precision is Precision.FP32 or framework.sixteen_bit_states
+    return StateBytes(
+        moments=share * (states.first_moment.nbytes + second),
+        master=0.0 if no_master else states.master_weight.nbytes,
+        shard=share * _MASTER_BYTES,
+    )
+
+
+def step_bytes(workload: TrainingWorkload) -> float:
+    """Bytes per owned parameter that are alive while the optimizer steps, FP32 copies of narrow states included."""
+    return workload.framework.step_bytes + _WIDENED_BYTES * workload.optimizer_states.widened
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +95,18 @@ def model_states(
     owners = reduces_each_micro_batch(batch, framework)[:, None]
     summed = np.where(zero3 & sums_whole, last, np.where(zero3 | owners, passing, whole))
     weight_bytes = WEIGHT_BYTES.get(workload.precision, 2.0)
-    narrow = 0.5 if framework.sixteen_bit_states else 1.0
+    kept = state_bytes(workload)
     if framework.sharded_master:
-        sharded = narrow * MASTER_BYTES * owned + weight_bytes * gathered
+        sharded = kept.shard * owned + weight_bytes * gathered
     else:
         sharded = weight_bytes * np.minimum(whole, owned + gathered)
-    no_master = fp32 or framework.sixteen_bit_states
-    master = np.where(zero3 & framework.sharded_master, 0.0, 0.0 if no_master else MASTER_BYTES)
+    master = np.where(zero3 & framework.sharded_master, 0.0, kept.master)
     gradient_bytes = max(framework.gradient_bytes, workload.precision.activation_bytes if fp32 else 0.0)
     gradient_bytes += framework.own_gradient_bytes
     reference = weight_bytes * np.where(zero3, owned, whole) * workload.method.has_reference
     return ModelStates(
         weights=np.where(zero3, sharded, weight_bytes * whole) + reference,
         gradients=gradient_bytes * summed,
-        optimizer=(narrow * MOMENT_BYTES[workload.optimizer] + master) * owned,
+        optimizer=(kept.moments + master) * owned,
         owned=owned,
     )

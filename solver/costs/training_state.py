@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from cluster_models.cluster.gpus import Precision
 from cluster_models.jobs.recovery import StateKind
 from cluster_models.training.workload import Sharding
 from solver.candidates import SHARDING_CODES
-from solver.costs.model_states import MASTER_BYTES, MOMENT_BYTES, WEIGHT_BYTES
+from solver.costs.model_states import WEIGHT_BYTES, state_bytes
 from solver.costs.parameters import PREDICTION_NORMS, repeated_mixer, repeated_mlp
 
 if TYPE_CHECKING:
@@ -210,13 +209,11 @@ def bytes_per_parameter(workload: TrainingWorkload, sharding: Sharding) -> tuple
     PyTorch FSDP's sharded FP32 weights are the master copy themselves (``solver.costs.memory``).  A reference
     model's weight counts with the trained one's.
     """
-    width = WEIGHT_BYTES.get(workload.precision, 2.0)
+    width, kept = WEIGHT_BYTES.get(workload.precision, 2.0), state_bytes(workload)
     reference = width * workload.method.has_reference
-    fp32 = workload.precision is Precision.FP32
-    moments = MOMENT_BYTES[workload.optimizer]
     if sharding is Sharding.PARAMETERS and workload.framework.sharded_master:
-        return MASTER_BYTES + reference, moments
-    return width + reference, moments + (0.0 if fp32 else MASTER_BYTES)
+        return kept.shard + reference, kept.moments
+    return width + reference, kept.moments + kept.master
 
 
 def least_rank_bytes(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidWorkload
 from cluster_models.model.architecture import Architecture
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, frameworks
 from cluster_models.training.interleaving import Interleaving
+from cluster_models.training.optimizer_states import MasterFormat, MomentFormat
 from cluster_models.training.recompute import default_modules, recomputable_modules
-from cluster_models.training.workload import Objective
+from cluster_models.training.workload import Objective, Optimizer, TrainingWorkload
 from solver.degrees.enumeration import context_legal, expert_tensor_legal, tensor_legal
 from solver.degrees.memory_mixes import limits_of, mixes_of
 from solver.degrees.ruled import check_placement
@@ -26,6 +28,7 @@ def check_workload(problem: PlanningProblem, fabrics: Sequence[Fabric], mixed: S
     _check_batch(problem)
     _check_model(problem)
     _check_recomputation(problem)
+    _check_states(problem.workload)
     _check_size(problem, fabrics if problem.workload.pinned.get("pipeline") == 1 else [*fabrics, *mixed])
     check_placement(problem, fabrics)
 
@@ -173,6 +176,49 @@ def _check_recomputation(problem: PlanningProblem) -> None:
             list(map(str, workload.recompute)),
             f"leaves no recomputation that {framework.name} has, with the modules and layers allowed",
             "allow none or full, or pin and forbid less",
+        )
+
+
+def _check_states(workload: TrainingWorkload) -> None:
+    """The framework has the formats of the optimizer's states, and a sharding allowed under which it has them."""
+    states, framework, field = workload.optimizer_states, workload.framework, "workload.optimizer_states"
+    if not states.is_narrow:
+        return
+    if workload.optimizer is not Optimizer.ADAM or workload.precision is Precision.FP32:
+        what = f"{workload.precision} training with {workload.optimizer}"
+        raise InvalidWorkload(field, states.words, f"goes with Adam in 16 bits or less, not {what}", "leave it out")
+    moments, masters = (
+        (MomentFormat.FP32, *framework.moment_formats),
+        (MasterFormat.FP32, *framework.master_formats),
+    )
+    for name, asked, known in (
+        ("first_moment", states.first_moment, moments),
+        ("second_moment", states.second_moment, moments),
+        ("master_weight", states.master_weight, masters),
+    ):
+        if asked not in known:
+            usual = "16 bits" if framework.sixteen_bit_states else "fp32"
+            remedy = f"use one of {', '.join(known)}" if len(known) > 1 else f"leave it out: {usual} is what it has"
+            raise InvalidWorkload(f"{field}.{name}", str(asked), f"{framework.name} does not keep it so", remedy)
+    if (
+        MomentFormat.INT8 in (states.first_moment, states.second_moment)
+        and states.first_moment != states.second_moment
+    ):
+        raise InvalidWorkload(
+            f"{field}.second_moment", str(states.second_moment), "both moments have int8, or none"
+        )
+    if states.master_weight is MasterFormat.REMAINDER and workload.precision is not Precision.BF16:
+        problem = f"completes BF16 weights, and training in {workload.precision} has none"
+        raise InvalidWorkload(f"{field}.master_weight", "remainder", problem, "use fp32")
+    if not workload.shardings:
+        remedy = "allow sharding optimizer"
+        if states.master_weight is MasterFormat.FP32 and workload.precision is Precision.BF16:
+            remedy = "use master_weight remainder with sharding optimizer, or allow sharding parameters"
+        raise InvalidWorkload(
+            "workload.sharding",
+            list(map(str, workload.sharding)),
+            f"{framework.name} does not keep the optimizer's states as {states.words} under it",
+            remedy,
         )
 
 

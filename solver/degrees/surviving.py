@@ -79,7 +79,7 @@ def _check_places(label: str, count: int, usable: Sequence[Node]) -> None:
 def _check_copies(label: str, count: int, workload: TrainingWorkload) -> None:
     """Copies on GPUs need unsharded state and enough replicas that may sit apart."""
     field, copies = f"workload.survive.{label}", count + 1
-    if Sharding.NONE not in workload.sharding:
+    if Sharding.NONE not in workload.shardings:
         memory = (
             ""
             if workload.memory_checkpoint
@@ -88,7 +88,7 @@ def _check_copies(label: str, count: int, workload: TrainingWorkload) -> None:
         raise InvalidWorkload(
             field,
             count,
-            f"sharded state exists once, and the workload allows only sharding {', '.join(workload.sharding)}",
+            f"sharded state exists once, and the workload allows only sharding {', '.join(workload.shardings)}",
             f"allow sharding: [none]{memory}",
         )
     pinned = workload.pinned.get("data", copies)

@@ -343,7 +343,7 @@ def _useful_sharding(
 ) -> list[Sharding]:
     """Shardings that differ; where there is nothing to share out one of those allowed stands for all."""
     t, c, p, d = grid
-    allowed = [s for s in workload.sharding if s is not Sharding.PARAMETERS or p == 1]
+    allowed = [s for s in workload.shardings if s is not Sharding.PARAMETERS or p == 1]
     shares = d * c > 1 or (experts > 1 and t * c * d > block)
     return allowed if shares else allowed[:1]
 

@@ -301,6 +301,7 @@ def _sparse_case() -> tuple[Plan, PlanningProblem]:
         replace(
             stage,
             weights_bytes=stage.weights_bytes - 2 * 2 * 24576 / 2 + 2 * 2 * 64 * 4 + 2 * routed,
+            optimizer_bytes=4.22e5,
         )
         for stage in PLAN.memory
     )

@@ -10,10 +10,13 @@ import pytest
 
 from cluster_models.cluster.gpus import Precision
 from cluster_models.training.frameworks import framework
+from cluster_models.training.optimizer_states import MasterFormat, MomentFormat, OptimizerStates
 from cluster_models.training.workload import Optimizer, Sharding, TrainingWorkload
 from solver.candidates import SHARDING_CODES
+from solver.costs.calibration import calibration_of
 from solver.costs.memory import StageMemoryParts
-from tests.solver.cost_cases import LLAMA_70B, WORKLOAD, candidates, memory
+from solver.costs.step_costs import step_costs
+from tests.solver.cost_cases import H100, LLAMA_70B, WORKLOAD, candidates, even_layers, memory
 
 LAYER = 855_654_400
 """Parameters of a Llama 3 70B layer (its config.json)."""
@@ -28,6 +31,11 @@ def states(parts: StageMemoryParts, stage: int) -> float:
 def under(name: str, **changes: Any) -> TrainingWorkload:
     """The common workload under a framework generation."""
     return replace(WORKLOAD, framework=framework(name), **changes)
+
+
+def states_of(first: str, second: str, master: str) -> OptimizerStates:
+    """Formats by name."""
+    return OptimizerStates(MomentFormat(first), MomentFormat(second), MasterFormat(master))
 
 
 def row(sharding: Sharding, **degrees: int) -> dict[str, int]:
@@ -50,6 +58,60 @@ def test_sgd_keeps_one_moment() -> None:
     both = (replace(WORKLOAD, optimizer=each) for each in (Optimizer.ADAM, Optimizer.SGD))
     adam, sgd = (memory(batch, workload=workload) for workload in both)
     assert states(adam, 1) - states(sgd, 1) == pytest.approx(4 * 20 * LAYER)
+
+
+@pytest.mark.parametrize(
+    ("formats", "nbytes"),
+    [
+        (("bf16", "bf16", "remainder"), 2 + 2 + 2),
+        (("fp8", "fp16", "fp16"), 1 + 2 + 2),
+        (("fp32", "fp32", "remainder"), 4 + 4 + 2),
+        (("int8", "int8", "fp32"), 2 * (1 + 4 / 256) + 4),
+    ],
+)
+def test_narrow_states_take_the_bytes_of_their_formats(formats: tuple[str, str, str], nbytes: float) -> None:
+    """FP8-LM's 1 + 2 bytes with an FP16 copy; the lower half of an FP32 weight; a scale for 256 elements."""
+    batch = candidates(row(Sharding.OPTIMIZER, pipeline=4, data=16))
+    parts = memory(batch, workload=replace(WORKLOAD, optimizer_states=states_of(*formats)))
+    assert parts.optimizer_bytes[0, 1] == pytest.approx(20 * LAYER * nbytes / 16)
+
+
+def test_formats_that_are_no_bf16_pair_are_widened_for_the_step() -> None:
+    """FusedAdam holds FP32 copies of FP8 and FP16 states, four bytes a parameter each, which take time as well."""
+    alone = candidates(row(Sharding.OPTIMIZER, pipeline=8))
+    pair, mixed = (
+        memory(alone, workload=replace(WORKLOAD, optimizer_states=states_of(*formats)))
+        for formats in (("bf16", "bf16", "remainder"), ("fp8", "fp16", "remainder"))
+    )
+    passing = mixed.activations_bytes + mixed.logits_bytes + mixed.fragmentation_bytes
+    owned = pair.optimizer_bytes / 6.0
+    np.testing.assert_allclose(mixed.optimizer_bytes, 5.0 * owned + np.maximum(8.0 * owned - passing, 0.0))
+    assert states_of("bf16", "fp32", "fp32").widened == 1
+    assert states_of("int8", "int8", "fp32").widened == 0
+
+
+def test_narrow_states_step_faster_unless_they_are_widened() -> None:
+    """34 bytes a parameter with FP32 states; 22 with a BF16 pair and remainders."""
+    batch = candidates(row(Sharding.OPTIMIZER, pipeline=4))
+    full, pair, wide = (
+        step_costs(
+            batch,
+            even_layers(LLAMA_70B, 4),
+            architecture=LLAMA_70B,
+            workload=replace(WORKLOAD, optimizer_states=each),
+            gpu=H100,
+            gpus_per_domain=8,
+            gpus_per_node=8,
+        ).optimizer_s[0, 1]
+        for each in (
+            states_of("fp32", "fp32", "fp32"),
+            states_of("bf16", "bf16", "remainder"),
+            states_of("fp8", "fp8", "fp16"),
+        )
+    )
+    assert pair < full < wide
+    rate = H100.memory_bytes_per_s * calibration_of(H100, WORKLOAD.framework).memory_share
+    assert full - pair == pytest.approx(20 * LAYER * 12 / rate)
 
 
 def test_fp32_training_keeps_sixteen_bytes() -> None:

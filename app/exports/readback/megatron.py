@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from app.exports.claims import Claims
 from app.exports.contract import Files, unreadable
+from app.exports.optimizer_states import FIELDS, states_said
 from app.exports.readback.words import array, expert_order, file_named, flag_number, flags, numbers, same, value
 from app.exports.recomputation import recomputation_said
 from cluster_models.training.plan import RankOrder
@@ -42,6 +43,7 @@ MEGATRON_SAYS: Final = PLAN_SAYS | {
     "active_experts",
     "expert_hidden",
     "recompute",
+    "optimizer_states",
     "connections",
     "micro_batch_group",
 }
@@ -73,6 +75,7 @@ def claims_of_arguments(text: str) -> Claims:
     layers = flag_number(given, "--num-layers") if told else len("".join(blocks or ()))
     stage_layers = _stage_layers(given, layers, pipeline)
     has_experts = "--num-experts" in given
+    parameters = bool({"--use-megatron-fsdp", "--use-custom-fsdp"} & given.keys())
     claims = Claims(
         tensor=tensor,
         pipeline=pipeline,
@@ -91,12 +94,17 @@ def claims_of_arguments(text: str) -> Claims:
         global_batch=flag_number(given, "--global-batch-size"),
         sequence_length=flag_number(given, "--seq-length"),
         sharding=sharding_of(
-            parameters=bool({"--use-megatron-fsdp", "--use-custom-fsdp"} & given.keys()),
+            parameters=parameters,
             optimizer="--use-distributed-optimizer" in given,
         ),
         experts=flag_number(given, "--num-experts") if has_experts else None,
         expert_order=expert_order(text) if has_experts else None,
         head_gradient_limit=_number(given, "--wgrad-deferral-limit"),
+        optimizer_states=states_said(
+            _formats(given),
+            in_bf16="--bf16" in given and not {"--fp8-format", "--fp4-format"} & given.keys(),
+            sharded_parameters=parameters,
+        ),
         optimizer_copies=_number(given, "--num-distributed-optimizer-instances"),
         recompute=recomputation_said(
             given.get("--recompute-modules", ()),
@@ -104,6 +112,13 @@ def claims_of_arguments(text: str) -> Claims:
         ),
     )
     return replace(claims, **_model(given, layers), **(_experts(given, layers) if has_experts else {}))
+
+
+def _formats(given: Given) -> tuple[str, ...]:
+    """Formats of the optimizer's states, empty where all have FP32."""
+    if "--use-precision-aware-optimizer" not in given:
+        return ()
+    return tuple(" ".join(given.get(f"--{name.replace('_', '-')}", ("fp32",))) for name in FIELDS)
 
 
 def connections_said(text: str) -> int | None:

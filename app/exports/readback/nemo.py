@@ -7,6 +7,7 @@ from typing import Final
 
 from app.exports.claims import Claims
 from app.exports.contract import Files, unreadable
+from app.exports.optimizer_states import FIELDS, states_said
 from app.exports.readback.megatron import (
     MEGATRON_SAYS,
     connections_said,
@@ -78,6 +79,13 @@ def read_nemo(files: Files) -> Claims:
         expert_hidden=_number(given, "model.moe_ffn_hidden_size"),
         shared_hidden=_number(given, "model.moe_shared_expert_intermediate_size"),
         head_gradient_limit=_number(given, "comm_overlap.wgrad_deferral_limit"),
+        optimizer_states=states_said(
+            tuple(_text(given, f"optimizer.{name}") for name in FIELDS)
+            if given.get("optimizer.use_precision_aware_optimizer") == "true"
+            else (),
+            in_bf16=given.get("mixed_precision") == "bf16_mixed",
+            sharded_parameters=given.get("ddp.use_megatron_fsdp") == "true",
+        ),
         connections=connections_said(text),
         recompute=recomputation_said(
             [name for name in _text(given, "model.recompute_modules").strip("[]").split(",") if name],

@@ -12,6 +12,7 @@ from cluster_models.cluster.gpus import Precision
 from cluster_models.training.framework_choices import AttentionKernels, CudaGraphs, ExpertDispatch, Float8Scaling
 from cluster_models.training.frameworks import frameworks
 from cluster_models.training.methods import TrainingMethod
+from cluster_models.training.optimizer_states import MasterFormat, MomentFormat
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import (
     Choice,
@@ -83,6 +84,18 @@ class Choices:
         (TrainingMethod.DPO_STORED, "DPO, stored or no reference"),
     )
     optimizer: Options = ((Optimizer.ADAM, "Adam"), (Optimizer.SGD, "SGD"))
+    moments: Options = (
+        (MomentFormat.FP32, "FP32"),
+        (MomentFormat.BF16, "BF16"),
+        (MomentFormat.FP16, "FP16 with scales"),
+        (MomentFormat.FP8, "FP8 with scales"),
+        (MomentFormat.INT8, "8 bits in blocks"),
+    )
+    master_weight: Options = (
+        (MasterFormat.FP32, "FP32"),
+        (MasterFormat.REMAINDER, "lower half of FP32, beside BF16 weights"),
+        (MasterFormat.FP16, "FP16 with scales"),
+    )
     recompute: Options = (
         (Recompute.NONE, "none"),
         (Recompute.SELECTIVE, "selective"),

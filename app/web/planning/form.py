@@ -15,6 +15,7 @@ from typing import Any, Final
 from starlette.datastructures import FormData, UploadFile
 
 from app.documents.framework import FrameworkDescription, FrameworkSettings, description_text
+from app.documents.optimizer_states import OptimizerStatesDocument
 from app.documents.reading import FieldProblem, decode, parse_text
 from app.documents.serving_words import PROBLEM, REMEDY, serving_words
 from app.web.planning.placement_form import (
@@ -41,6 +42,7 @@ _UPLOADS: Final = {
 _WORKLOAD: Final = ("sequence_length", "global_batch_sequences", "max_gpus")
 _WORDS: Final = ("precision", "framework", "optimizer", "objective", "link_bandwidth", "choice", "method")
 _SETTINGS: Final = tuple(FrameworkSettings.model_fields)
+_STATES: Final = tuple(OptimizerStatesDocument.model_fields)
 _DESCRIPTION: Final = ("framework_file", "framework_text")
 _BOX_OF: Final = {
     **dict.fromkeys(("cluster", "snapshot", "nodes", "measurements", "gpu_kinds"), "cluster_text"),
@@ -86,6 +88,7 @@ def blank(*, time_limit_s: float) -> Typed:
         **dict.fromkeys(_SETTINGS, ""),
         "optimizer": str(default.optimizer),
         "method": str(default.method),
+        **{name: str(getattr(default.optimizer_states, name)) for name in _STATES},
         "recompute": tuple(map(str, default.recompute)),
         "recompute_modules": tuple(map(str, default.recompute_modules)),
         "pinned_modules": "",
@@ -115,6 +118,7 @@ def filled(values: Typed, workload: Mapping[str, Any]) -> Typed:
         if workload.get(name) is not None:
             filled_in[name] = str(workload[name])
     filled_in["lengths"] = json.dumps(workload["lengths"]) if workload.get("lengths") else ""
+    filled_in |= {name: str(format_) for name, format_ in workload.get("optimizer_states", {}).items()}
     for name, value in workload.get("framework_settings", {}).items():
         filled_in[name] = "" if value is None else str(value).lower()
     for name in _BOXES:
@@ -161,6 +165,7 @@ def workload_data(values: Typed) -> dict[str, Any]:
         data["lengths"] = parse_text(values["lengths"], what="lengths")
     if values["framework_text"].strip():
         data["framework"] = parse_text(values["framework_text"], what="framework_text")
+    data["optimizer_states"] = {name: values[name] for name in _STATES}
     data["framework_settings"] = {name: _yes_no(values[name]) for name in _SETTINGS if values[name]}
     data |= {name: list(values[name]) for name in _BOXES}
     if values["memory_headroom_percent"].strip():
@@ -235,7 +240,7 @@ def _at_field(problem: FieldProblem, counts: str) -> FormProblem:
         return FormProblem(anchor, label(anchor), place + sentence_of(problem))
     parts = (rest if top in ("workload", "options") else path).split(".")
     name = "_".join(parts[:2]) if parts[0] in ("pinned", "forbidden") else parts[0]
-    name = parts[1] if name == "framework_settings" and len(parts) > 1 else name
+    name = parts[1] if name in ("framework_settings", "optimizer_states") and len(parts) > 1 else name
     name = {
         "memory_headroom_fraction": "memory_headroom_percent",
         "memory_headroom": "memory_headroom_percent",
@@ -286,6 +291,7 @@ def label(name: str) -> str:
         "max_gpus": "GPUs to use at most",
         "sequence_parallel": "Sequence parallelism",
         "gradient_precision": "Gradients",
+        "master_weight": "Optimizer's copy of the weights",
         "overlap_gradients": "Gradient overlap",
         "overlap_parameters": "Parameter overlap",
         "overlap_tensor": "Tensor overlap",

@@ -20,6 +20,7 @@ from cluster_models.training.framework_choices import CudaGraphs, ExpertDispatch
 from cluster_models.training.layer_splits import LayerSplit, can_launch, split_of
 from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.mixed_lengths import MixedLengths, Packing
+from cluster_models.training.optimizer_states import FULL_STATES, MasterFormat, MomentFormat, OptimizerStates
 from cluster_models.training.plan import Degrees, Plan
 from tests.app.exports.plans import PLANS, export, shaped, under
 
@@ -35,6 +36,12 @@ def on(plan: Plan, kind: str) -> Plan:
 def text_of(name: str, plan: Plan, **options: Any) -> str:
     """All files of an export in one text."""
     return "\n".join(file.text for file in export(name).files(plan, Options(**options)))
+
+
+def in_formats(plan: Plan, states: OptimizerStates) -> Plan:
+    """The plan of the same workload with optimizer states in other formats."""
+    assert plan.workload is not None
+    return replace(plan, workload=replace(plan.workload, optimizer_states=states))
 
 
 DATA = shaped(Degrees(data=8), ((6,),))
@@ -396,3 +403,37 @@ def test_pairs_of_sequences_are_left_to_trainers_that_know_them() -> None:
         with pytest.raises(InvalidConfiguration, match="next tokens alone"):
             text_of(name, plan)
     assert "pairs of sequences (dpo) with a reference model" in text_of("deepspeed", plan)
+
+
+@pytest.mark.parametrize("name", ["megatron", "nemo"])
+@pytest.mark.parametrize(
+    "states",
+    [
+        FULL_STATES,
+        OptimizerStates(MomentFormat.BF16, MomentFormat.BF16, MasterFormat.REMAINDER),
+        OptimizerStates(MomentFormat.FP16, MomentFormat.FP32, MasterFormat.FP16),
+    ],
+)
+def test_formats_of_optimizer_states_are_said_and_read_back(name: str, states: OptimizerStates) -> None:
+    """``--exp-avg-dtype`` and its like, or the same fields of Bridge; other formats do not pass for them."""
+    plan = in_formats(under(DATA, "megatron-bridge-26.06"), states)
+    files = export(name).files(plan, Options())
+    check_files(export(name), files, launch_of(plan))
+    other = in_formats(plan, OptimizerStates(first_moment=MomentFormat.FP8))
+    with pytest.raises(InvalidInput):
+        check_files(export(name), files, launch_of(other))
+
+
+@pytest.mark.parametrize(
+    ("name", "states"),
+    [
+        ("torchtitan", OptimizerStates(first_moment=MomentFormat.BF16)),
+        ("nemo", OptimizerStates(first_moment=MomentFormat.FP8)),
+        ("megatron", OptimizerStates(MomentFormat.INT8, MomentFormat.INT8)),
+    ],
+)
+def test_formats_that_a_launcher_cannot_be_told_are_refused(name: str, states: OptimizerStates) -> None:
+    """Torchtitan has no setting, Bridge another FP8, Megatron no blocks of eight bits."""
+    with pytest.raises(InvalidConfiguration) as refused:
+        export(name).files(in_formats(under(DATA, "megatron-bridge-26.06"), states), Options())
+    assert refused.value.field == "configuration.optimizer_states"

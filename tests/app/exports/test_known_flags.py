@@ -22,7 +22,9 @@ from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.training.framework_choices import CudaGraphs, ExpertBalance, ExpertDispatch
 from cluster_models.training.frameworks import frameworks
+from cluster_models.training.optimizer_states import MasterFormat, MomentFormat, OptimizerStates
 from cluster_models.training.plan import Plan
+from cluster_models.training.workload import Recompute, RecomputeModule
 from tests.app.exports.plans import PLANS, UNLIKE, export
 from tests.app.exports.test_formats import REFUSED
 
@@ -51,11 +53,24 @@ def variants(tool: str, *, precisions: tuple[Precision, ...] = tuple(Precision))
                 yield replace(plan, workload=replace(plan.workload, precision=precision, framework=framework))
 
 
+def memory_options() -> Iterator[Plan]:
+    """A plan with modules that run again and narrow optimizer states, under each generation that has both."""
+    plan = PLANS["dense"]
+    assert plan.workload is not None
+    modules = frozenset({RecomputeModule.MLP})
+    chosen = replace(plan.configuration, recompute=Recompute.SELECTIVE, recompute_modules=modules)
+    states = OptimizerStates(MomentFormat.FP16, MomentFormat.FP16, MasterFormat.FP16)
+    for known in frameworks().values():
+        if known.megatron_core >= 12:
+            workload = replace(plan.workload, framework=known, optimizer_states=states)
+            yield replace(plan, workload=workload, configuration=chosen)
+
+
 @cache
 def megatron_flags() -> Mapping[int, frozenset[str]]:
     """By release of Megatron-Core, every argument that the plans of its generations are given."""
     found: dict[int, set[str]] = {}
-    for plan in itertools.chain(variants("megatron"), UNLIKE.values()):
+    for plan in itertools.chain(variants("megatron"), UNLIKE.values(), memory_options()):
         assert plan.workload is not None
         with suppress(InvalidConfiguration):  # the generation cannot launch it
             said = {flag.partition(" ")[0] for flag in megatron_arguments(launch_of(plan)).flags}
@@ -87,7 +102,8 @@ def test_no_release_is_given_what_came_later() -> None:
 
 def test_bridge_knows_its_fields() -> None:
     """Over all precisions, frameworks and shapes."""
-    found = {name for plan in variants("nemo") for name in overrides(launch_of(plan))}
+    plans = itertools.chain(variants("nemo"), memory_options())
+    found = {name for plan in plans for name in overrides(launch_of(plan))}
     assert found == set(KNOWN["nemo"]["names"])
 
 

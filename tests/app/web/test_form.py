@@ -15,6 +15,7 @@ from cluster_models.errors import InvalidInput
 from cluster_models.training.framework_choices import AttentionKernels, CudaGraphs, ExpertDispatch, Float8Scaling
 from cluster_models.training.frameworks import frameworks
 from cluster_models.training.mixed_lengths import MixedLengths, Packing
+from cluster_models.training.optimizer_states import MasterFormat, MomentFormat, OptimizerStates
 from cluster_models.training.workload import LinkBandwidth, TrainingWorkload
 
 
@@ -34,6 +35,7 @@ def test_a_workload_survives_the_form() -> None:
         sequence_length=4096,
         global_batch=64,
         lengths=MixedLengths.of({300: 9.0, 2000: 1.0}, Packing.PADDED),
+        optimizer_states=OptimizerStates(MomentFormat.BF16, MomentFormat.FP16, MasterFormat.REMAINDER),
         pinned={"tensor": 8},
         forbidden={"context": (2, 4)},
         max_gpus=96,
