@@ -15,6 +15,7 @@ from app.db.tenancy import for_tenant
 from app.jobs.client import JobClient
 from app.metrics import Metrics
 from app.services.decisions.safe_answers import answer_safely
+from app.services.planning import turns
 from app.settings import Settings
 
 TENANT: Final = "tenant"
@@ -49,7 +50,9 @@ class Service:
     def queue_plan(self, plan_id: str) -> None:
         """Queue a plan whose row is committed; when the queue is away, a worker's keeper finds the row later."""
         try:
-            self.jobs.enqueue(plan_id)
+            with self.read_sessions() as session:
+                turn = turns.turn_of(session, plan_id=plan_id)
+            self.jobs.enqueue(plan_id, turn=turn)
         except SQLAlchemyError as error:
             log.warning("plan_not_queued_yet", plan_id=plan_id, reason=str(error)[:300])
 

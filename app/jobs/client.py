@@ -48,9 +48,12 @@ class JobClient:
             retry_connection_errors=False,
         )
 
-    def enqueue(self, plan_id: str) -> None:
-        """Queue the solve of a plan, in the current trace; nothing happens when it is queued, running or done."""
-        self._enqueue(JobKind.SOLVE, plan_id, plan_id, carried())
+    def enqueue(self, plan_id: str, *, turn: int = 0) -> None:
+        """Queue the solve of a plan, in the current trace; nothing happens when it is queued, running or done.
+
+        Of solves that wait the one with the smallest ``turn`` is next.
+        """
+        self._enqueue(JobKind.SOLVE, plan_id, plan_id, carried(), turn=turn)
 
     def enqueue_decision(self, replan_id: str) -> None:
         """Queue the decision of a replan whose window has ended; nothing happens when it is queued or done."""
@@ -103,8 +106,12 @@ class JobClient:
         if self._database is not None:
             self._database.dispose()
 
-    def _enqueue(self, kind: JobKind, job_id: str, *arguments: str | int, partition: str | None = None) -> None:
+    def _enqueue(
+        self, kind: JobKind, job_id: str, *arguments: str | int, partition: str | None = None, turn: int = 0
+    ) -> None:
         options: EnqueueOptions = {"workflow_name": kind.value, "queue_name": kind.queue, "workflow_id": job_id}
+        if turn:
+            options["priority"] = turn
         if partition is not None:
             options["queue_partition_key"] = partition
         self._engine.enqueue(options, *arguments)

@@ -20,7 +20,7 @@ from app.db.tenancy import for_each_owner, for_owner
 from app.jobs.client import DONE, OPEN_JOBS, JobClient
 from app.services.decisions import preparations, replan_solves, waking
 from app.services.decisions.safe_answers import answer_safely
-from app.services.planning import solves
+from app.services.planning import solves, turns
 from app.services.planning.solves import failure
 from app.services.webhooks import webhook_deliveries
 from app.services.webhooks.webhook_deliveries import Due, Outcome
@@ -46,10 +46,16 @@ def queue_plans(sessions: SessionFactory, client: JobClient) -> None:
         with transaction(sessions) as session:
             solves.finish(session, plan_id=plan_id, status=PlanStatus.FAILED, error=error)
 
-    def waiting(session: Session) -> dict[str, str]:
-        return {plan_id: plan_id for plan_id in solves.open_plan_ids(session)}
+    def waiting(session: Session) -> dict[str, tuple[str, int]]:
+        return {plan_id: (plan_id, turn) for plan_id, turn in turns.open_turns(session).items()}
 
-    _queue(sessions, client, waiting=waiting, enqueue=client.enqueue, broke=broke)
+    _queue(
+        sessions,
+        client,
+        waiting=waiting,
+        enqueue=lambda plan: client.enqueue(plan[0], turn=plan[1]),
+        broke=lambda plan: broke(plan[0]),
+    )
 
 
 def queue_decisions(sessions: SessionFactory, client: JobClient) -> None:

@@ -14,11 +14,11 @@ from app.db.tables import PlanRow, SnapshotRow
 from app.settings import DEFAULT_TENANT
 
 
-def add_plan(sessions: SessionFactory, ledger: Path, **options: Any) -> str:
+def add_plan(sessions: SessionFactory, ledger: Path, *, tenant: str = DEFAULT_TENANT, **options: Any) -> str:
     """A queued plan whose options tell the stand-in solver what to do; returns its id."""
     plan_id, now = uuid.uuid4().hex, datetime.now(UTC)
     with transaction(sessions) as session:
-        if session.get(SnapshotRow, (DEFAULT_TENANT, "s")) is None:
+        if session.get(SnapshotRow, (tenant, "s")) is None:
             session.add(SnapshotRow(id="s", cluster_name="c", document={}, created_at=now))
             session.flush()
         session.add(

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import BaseModel
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session, undefer
 
@@ -19,10 +18,10 @@ from app.services import idempotency
 from app.services.clusters import snapshots
 from app.services.errors import NotFound, NotReady
 from app.services.pagination import Page, newest_first
-from app.services.planning import solves
+from app.services.planning import solves, turns
 from app.services.planning.course import CoursePoint, course_of
 from app.services.planning.planning_problems import make_problem, search_options
-from app.services.planning.requests import PlanRequest
+from app.services.planning.requests import PlanRequest, SearchRequest
 from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.model.architecture import Architecture
@@ -124,10 +123,16 @@ def submit_plan(
     return submit_once(session, request, idempotency_key, make)
 
 
-def submit_once(session: Session, request: BaseModel, key: str | None, make: Callable[[], str]) -> str:
+def submit_once(session: Session, request: SearchRequest, key: str | None, make: Callable[[], str]) -> str:
     """Id of the plan of any kind that ``make`` stores, or that the same request under the key stored before."""
     keyed = idempotency.keyed("plan", key, request)
-    return idempotency.once(session, keyed, make=make, find=lambda plan_id: _row(session, plan_id))
+
+    def make_in_turn() -> str:
+        plan_id = make()
+        turns.take_turn(session, plan_id=plan_id, background=request.background)
+        return plan_id
+
+    return idempotency.once(session, keyed, make=make_in_turn, find=lambda plan_id: _row(session, plan_id))
 
 
 def get_plan(session: Session, *, plan_id: str) -> PlanRecord:
@@ -194,12 +199,12 @@ def unfinished(row: PlanRow) -> NotReady:
 
 
 def count_ahead(session: Session, *, plan: PlanRecord) -> int:
-    """Plans that run, or wait and were asked for before ``plan``; 0 for one that waits no more."""
+    """Plans of the same tenant that run, or wait and are before ``plan``; 0 for one that waits no more."""
     if plan.status is not PlanStatus.QUEUED:
         return 0
-    is_before = (PlanRow.status == PlanStatus.RUNNING) | (
-        (PlanRow.status == PlanStatus.QUEUED) & (PlanRow.created_at < plan.created_at)
-    )
+    turn = turns.turn_of(session, plan_id=plan.id)
+    is_sooner = (PlanRow.turn < turn) | ((PlanRow.turn == turn) & (PlanRow.created_at < plan.created_at))
+    is_before = (PlanRow.status == PlanStatus.RUNNING) | ((PlanRow.status == PlanStatus.QUEUED) & is_sooner)
     return session.scalar(select(func.count()).select_from(PlanRow).where(is_before)) or 0
 
 

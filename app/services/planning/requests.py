@@ -139,10 +139,17 @@ class ProblemRequest(ClusterRequest):
     )
 
 
-class PlanRequest(ProblemRequest):
-    """A plan that is wanted."""
+class SearchRequest(Document):
+    """A search that waits for its turn."""
 
     options: OptionsDocument = Field(default_factory=OptionsDocument, description="How hard to search.")
+    background: Flag = Field(
+        False, description="Whether it lets all others go first, of whatever tenant.", examples=[False]
+    )
+
+
+class PlanRequest(ProblemRequest, SearchRequest):
+    """A plan that is wanted."""
 
 
 class ExperimentsRequest(ProblemRequest):
@@ -165,7 +172,7 @@ class ServedModelRequest(Document):
     workload: ServingWorkloadDocument = Field(description="Requests to it; the goal is that of the first model.")
 
 
-class ServingPlanRequest(ClusterRequest):
+class ServingPlanRequest(ClusterRequest, SearchRequest):
     """A plan of serving that is wanted."""
 
     model: ModelReference
@@ -173,7 +180,6 @@ class ServingPlanRequest(ClusterRequest):
     others: Annotated[list[ServedModelRequest], Field(max_length=MOST_SERVED)] = Field(
         default_factory=list, description="More models to serve on the same cluster.", examples=[[]]
     )
-    options: OptionsDocument = Field(default_factory=OptionsDocument, description="How hard to search.")
 
 
 class FleetJobRequest(FleetLimits):
@@ -207,10 +213,8 @@ class FleetDocument(Document):
     )
 
 
-class FleetPlanRequest(ClusterRequest, FleetDocument):
+class FleetPlanRequest(ClusterRequest, FleetDocument, SearchRequest):
     """A fleet plan that is wanted: how many GPUs each job gets, on which nodes."""
-
-    options: OptionsDocument = Field(default_factory=OptionsDocument, description="How hard to search.")
 
 
 def _kind(value: object) -> str:

@@ -109,13 +109,6 @@ def count_rescue(session: Session, *, plan_id: str) -> bool:
     return False
 
 
-def open_plan_ids(session: Session) -> list[str]:
-    """Plans that wait or run, oldest first."""
-    return list(
-        session.scalars(select(PlanRow.id).where(PlanRow.status.in_(OPEN_STATUSES)).order_by(PlanRow.created_at))
-    )
-
-
 def failure(problem: str, remedy: str = "") -> dict[str, Any]:
     """An error as plans carry it."""
     return {"problem": problem, "remedy": remedy}

@@ -240,6 +240,21 @@ def test_a_vanished_workers_solve_is_taken_over_a_few_times_only(
     assert "4 workers vanished" in row.error["problem"]
 
 
+def test_the_smallest_turn_is_next(
+    settings: Settings, sessions: SessionFactory, client: JobClient, tmp_path: Path
+) -> None:
+    """Whatever was queued first; equal turns in the order of asking."""
+    turns = (90, 30, 60, 30)
+    plan_ids = [add_plan(sessions, tmp_path / "ledger") for _ in turns]
+    for plan_id, turn in zip(plan_ids, turns, strict=True):
+        client.enqueue(plan_id, turn=turn)
+    runtime = JobRuntime(settings, sessions, make_metrics())
+    runtime.start()
+    begun = [wait_for_end(sessions, plan_id).started_at for plan_id in plan_ids]
+    runtime.stop()
+    assert sorted(range(4), key=lambda index: str(begun[index])) == [1, 3, 2, 0]
+
+
 def test_only_the_first_result_counts(sessions: SessionFactory, tmp_path: Path) -> None:
     """A second worker that comes late with another answer changes nothing."""
     plan_id = add_plan(sessions, tmp_path / "ledger")
