@@ -42,9 +42,10 @@ class Outlook:
     """What is known of a problem before a search.
 
     ``configurations`` are legal ones listed in the time, of which ``too_large`` do not fit into memory and
-    ``ruled_out`` fit but cannot keep every rule; ``is_complete`` says whether the time sufficed for all.  ``least_gpus``: on so few GPUs of one kind some
-    configuration fits, however slow; ``None`` where it takes several kinds together.  ``first`` is the best of the
-    configurations placed, ``None`` where none of these few found a place.
+    ``ruled_out`` fit but cannot keep every rule; ``is_complete`` says whether the time sufficed for all.
+    ``least_gpus``: on so few GPUs of one kind some configuration fits, however slow; ``None`` where it takes
+    several kinds together.  ``first`` is the best of the configurations placed, ``None`` where none of these few
+    found a place.
     """
 
     configurations: int

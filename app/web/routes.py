@@ -31,6 +31,7 @@ from app.web.listing import cluster_line, plan_line
 from app.web.planning.comparison_pages import router as comparison_router
 from app.web.planning.fleet_pages import router as fleet_router
 from app.web.planning.framework_pages import router as framework_router
+from app.web.planning.new_plan_pages import router as new_plan_router
 from app.web.planning.plan_pages import router as plan_router
 from app.web.planning.sensitivity_pages import router as sensitivity_router
 from app.web.planning.serving_plan_pages import router as serving_router
@@ -45,6 +46,7 @@ _FILES: Final = {
     "pages.css": "text/css",
     "pictures.js": "text/javascript",
     "progress.js": "text/javascript",
+    "form.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
 
@@ -84,6 +86,7 @@ router.include_router(serving_router)
 router.include_router(fleet_router)
 router.include_router(comparison_router)
 router.include_router(sensitivity_router)
+router.include_router(new_plan_router)
 router.include_router(plan_router)
 # before the clusters: an address there may be any name
 router.include_router(import_router)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy.orm import Session
 
+from app.db.engine import SessionFactory
 from app.documents.calibration import CalibrationDocument
 from app.documents.reading import FieldProblem, InvalidDocument, close_name
 from app.documents.routing import planned_loads
@@ -38,6 +39,12 @@ def make_problem(session: Session, *, request: ProblemRequest) -> PlanningProble
     problem = PlanningProblem(snapshot, architecture, workload, fitted, counted, request.keep_expert_order)
     check_problem(problem)
     return problem
+
+
+def unstored_problem(sessions: SessionFactory, *, request: ProblemRequest) -> PlanningProblem:
+    """The problem that a request describes, nothing of it kept; raises ``InvalidInput`` like ``make_problem``."""
+    with sessions() as session:
+        return make_problem(session, request=request)
 
 
 def search_options(options: OptionsDocument, *, default_limit_s: float, max_limit_s: float) -> SearchOptions:

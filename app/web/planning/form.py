@@ -35,7 +35,7 @@ Typed = dict[str, Any]
 
 _BOXES: Final = ("recompute", "recompute_modules", "sharding", "schedule")
 _RULED: Final = (*DEGREE_NAMES, *OPTION_NAMES)
-_UPLOADS: Final = {
+UPLOADS: Final = {
     f"{part}_file": f"{part}_text"
     for part in ("cluster", "model", "workload", "framework", "profile", "runs", "frameworks", "calibration")
 }
@@ -50,6 +50,11 @@ _BOX_OF: Final = {
 }
 """The box that a document was pasted into, by how the fields of its problems begin."""
 _NAMES: Final = ("avoid_nodes", "pinned_modules")
+MORE: Final = (
+    *_BOXES,
+    *("method", "lengths", "optimizer", "memory_headroom_percent", "objective", "link_bandwidth", "choice"),
+)
+"""Fields of the training that most plans leave as they are."""
 _OPTIONS: Final = ("time_limit_s", "effort")
 ROUTING: Final = ("routing", "routing_text", "routing_weights", "keep_expert_order")
 _NUMBER: Final = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?|[+-]?\.\d+([eE][+-]?\d+)?", re.ASCII)
@@ -79,8 +84,8 @@ def blank(*, time_limit_s: float) -> Typed:
         "model_text": "",
         "calibration": "",
         **dict.fromkeys(ROUTING, ""),
-        "sequence_length": "",
-        "global_batch_sequences": "",
+        "sequence_length": "4096",
+        "global_batch_sequences": "512",
         "lengths": "",
         "precision": str(default.precision),
         "framework": default.framework.name,
@@ -142,9 +147,9 @@ def typed(data: FormData, values: Typed) -> tuple[Typed, tuple[FormProblem, ...]
     for name in values:
         if isinstance(values[name], tuple):
             sent[name] = tuple(str(value) for value in data.getlist(name))
-        elif name not in _UPLOADS and isinstance(data.get(name), str):
+        elif name not in UPLOADS and isinstance(data.get(name), str):
             sent[name] = str(data[name])
-    for name, box in _UPLOADS.items():
+    for name, box in UPLOADS.items():
         upload = data.get(name)
         if name in values and isinstance(upload, UploadFile) and upload.filename:
             try:
@@ -152,7 +157,7 @@ def typed(data: FormData, values: Typed) -> tuple[Typed, tuple[FormProblem, ...]
             except InvalidInput as error:
                 problems.append(FormProblem(name, label(name), f"{error.problem}; {error.remedy}"))
     is_training = "sequence_length" in values
-    if is_training and (words := serving_words(dict(data), (*values, *_UPLOADS))):
+    if is_training and (words := serving_words(dict(data), (*values, *UPLOADS))):
         problems.append(FormProblem("", "", f"The form {PROBLEM} ({', '.join(words)}); {REMEDY}"))
     return sent, tuple(problems)
 
@@ -196,6 +201,13 @@ def at_fields(problems: Iterable[FieldProblem], *, counts: str = "routing") -> t
 def degrees_in_use(values: Typed, found: Sequence[FormProblem]) -> bool:
     """Whether the part of the form about degrees has to be open."""
     return _in_use(values, found, ("pinned_", "forbidden_"))
+
+
+def more_in_use(values: Typed, found: Sequence[FormProblem]) -> bool:
+    """Whether the part of the form about what few people change has to be open."""
+    usual = blank(time_limit_s=1)
+    changed = any(values[name] != usual[name] for name in MORE)
+    return changed or any(each.anchor in MORE for each in found) or settings_in_use(values, found)
 
 
 def settings_in_use(values: Typed, found: Sequence[FormProblem]) -> bool:

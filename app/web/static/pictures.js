@@ -33,14 +33,18 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") tip.remove();
 });
 
-for (const button of document.querySelectorAll("[data-copy]")) {
-  if (!navigator.clipboard) break;
-  button.hidden = false;
-  button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
-    button.textContent = "Copied";
-  });
+function offerCopies(area) {
+  for (const button of area.querySelectorAll("[data-copy]")) {
+    if (!navigator.clipboard) return;
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+      button.textContent = "Copied";
+    });
+  }
 }
+
+offerCopies(document);
 
 // A click on a head sorts its table by that column, numbers as numbers; a second click turns the order round.
 function figure(cell) {
