@@ -38,6 +38,7 @@ MODELS: Final = {
     "NewWebhookAnswer": "app.api.v1.webhooks",
     "NodeDocument": "app.documents.nodes",
     "OccupancyAnswer": "app.answers.occupancy",
+    "OutlookAnswer": "app.answers.outlook",
     "PageAnswer": "app.api.v1.answers",
     "PingAnswer": "app.api.v1.webhooks",
     "PlacementAnswer": "app.experts.answer",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pydantic.types import AwareDatetime
 
     from app.answers.measured_runs import DriftAnswer, MeasuredRunAnswer, RecalibrationAnswer
+    from app.answers.outlook import OutlookAnswer
     from app.answers.plans import PlanAccepted, PlanAnswer, PlanSummary
     from app.answers.routing import RoutingAnswer, RoutingStored, RoutingSummary
     from app.api.v1.answers import PageAnswer
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         FleetPlanRequest,
         PlanRequest,
         PredictionRequest,
+        ProblemRequest,
         ServingPlanRequest,
         ServingPredictionRequest,
     )
@@ -221,6 +223,11 @@ class PlanningOperations(Connection):
     def list_gpu_kinds(self) -> list[GpuKindDocument]:
         """The GPU kinds that need no figures, each with the source of its figures."""
         told: list[GpuKindDocument] = self._ask("GET", "/api/v1/gpu-kinds", "list[GpuKindDocument]")
+        return told
+
+    def create_outlook(self, body: ProblemRequest | Mapping[str, Any]) -> OutlookAnswer:
+        """Say in seconds how many configurations fit, on how few GPUs, and about how fast; nothing is stored."""
+        told: OutlookAnswer = self._ask("POST", "/api/v1/outlooks", "OutlookAnswer", body=body)
         return told
 
     def create_plan(

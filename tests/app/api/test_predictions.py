@@ -93,3 +93,20 @@ def test_a_configuration_that_breaks_a_rule_is_refused(
     answer = client.post(f"{API}/predictions", json=_body(**configuration))
     assert answer.status_code == 422, answer.text
     assert answer.json()["errors"][0]["field"] == field
+
+
+def test_an_outlook_needs_no_search(client: TestClient) -> None:
+    """What fits, on how few GPUs and about how fast; or why nothing does; and nothing is stored."""
+    body = plan_body()
+    seen = client.post(f"{API}/outlooks", json=body).json()
+    assert seen["result"] == "outlook"
+    assert seen["least_gpus"] >= 1
+    assert seen["first"]["step_s"] > 0
+    assert seen["first"]["configuration"]["degrees"]["tensor"] >= 1
+    full = body["workload"] | {"memory_headroom_fraction": 0.9999}
+    none = client.post(f"{API}/outlooks", json=body | {"workload": full}).json()
+    assert none["result"] == "no_plan"
+    assert none["remedies"]
+    wrong = client.post(f"{API}/outlooks", json=body | {"model": "no-such"})
+    assert wrong.status_code == 422
+    assert client.get(f"{API}/plans").json()["items"] == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -181,6 +183,24 @@ def test_a_story_is_one_click_away_until_there_is_a_plan(browser: TestClient) ->
     assert "Waiting for a free solver." in answer.text
     assert "/plans/try/" not in browser.get("/").text
     assert browser.post("/plans/try/none").status_code == 404
+
+
+def test_the_form_says_what_fits_before_it_is_sent(browser: TestClient, service: Service) -> None:
+    """The answer, the same request for programs, and an address that fills the form again; nothing is stored."""
+    cluster = ClusterDocument.from_cluster(small_cluster(), small_samples()).model_dump(mode="json")
+    typed = TYPED | {"cluster_text": json.dumps(cluster), "model": "llama-3-8b", "global_batch_sequences": "16"}
+    answer = browser.post("/plans/new/outlook", data=typed).text
+    for words in ("It fits: about ", "before any search", "curl --fail-with-body", "service.create_plan("):
+        assert words in answer
+    (link,) = re.findall(r'href="(/plans/new\?cluster_text[^"]*)"', answer)
+    again = browser.get(unescape(link)).text
+    assert 'value="2048"' in again
+    assert 'value="16"' in again
+    none = browser.post("/plans/new/outlook", data=typed | {"global_batch_sequences": "many"})
+    assert none.status_code == 422
+    assert "It fits" not in none.text
+    with service.read_sessions() as session:
+        assert not plans.list_plans(session, limit=1).items
 
 
 def test_forms_of_other_sites_are_refused(browser: TestClient, service: Service, plan_id: str) -> None:
