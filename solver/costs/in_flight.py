@@ -60,10 +60,13 @@ def held_at_peaks(batch: CandidateBatch, micro_batches: IntArray, framework: Fra
 def _moments(order: PipelineSchedule, pipeline: int, virtual: int, micro_batches: int, group: int) -> FloatArray:
     """(J, 2, v, P) activations and waiting micro-batches of ``Held`` at the moments that may be the peak.
 
-    These are the moments of each rank that no other exceeds both in activations and in what waits.
+    On a V these are the moments of each rank that no other exceeds in each of its chunks, whatever their layers.
+    Interleaved ranks have too many of those: theirs are the moments that no other exceeds in the sums over chunks,
+    as under 1F1B, the first of equal ones.
     """
+    found = _least_beaten if order.is_v_shaped else _least_beaten_sums
     by_rank = [
-        _of_rank(rows, virtual, pipeline)
+        found(_of_rank(rows, virtual, pipeline))
         for rows in rank_orders(order, pipeline, virtual, micro_batches, group=group)
     ]
     most = max(map(len, by_rank))
@@ -72,7 +75,7 @@ def _moments(order: PipelineSchedule, pipeline: int, virtual: int, micro_batches
 
 
 def _of_rank(rows: IntArray, virtual: int, pipeline: int) -> FloatArray:
-    """(J, 2, v) the same of one rank, whose order ``rows`` is."""
+    """(events, 2, v) activations and waiting micro-batches of one rank, whose order ``rows`` is, at each event."""
     turn, kind = rows[:, 0] // pipeline, rows[:, 2]
     whole = (kind == BACKWARD) & (rows[:, 3] > 0)  # what it makes is used at once
     waits, waited = (kind == BACKWARD) & ~whole, (kind == WEIGHT) & ~np.concatenate([[False], whole[:-1]])
@@ -84,15 +87,25 @@ def _of_rank(rows: IntArray, virtual: int, pipeline: int) -> FloatArray:
 
     # an event holds what it works on until its end, and by then has made all that it makes
     activations = ended(kind == FORWARD)[1:] - ended(kind == WEIGHT)[:-1]
-    moments = np.unique(np.stack([activations, ended(waits)[1:] - ended(waited)[:-1]], axis=1), axis=0)
-    sums = moments.sum(axis=2)
-    most_waiting = -np.inf
-    found = []
-    for index in np.lexsort((-sums[:, 1], -sums[:, 0])):
-        if sums[index, 1] > most_waiting:
-            most_waiting = sums[index, 1]
-            found.append(moments[index])
-    return np.array(found)
+    return np.stack([activations, ended(waits)[1:] - ended(waited)[:-1]], axis=1)
+
+
+def _least_beaten(moments: FloatArray) -> FloatArray:
+    """(J, 2, v) the moments that no other exceeds or equals in every figure; of equal ones one."""
+    figures = moments.reshape(len(moments), -1)
+    packed = figures @ (figures.max() + 1.0) ** np.arange(figures.shape[1])
+    first = np.unique(packed, return_index=True)[1]
+    figures = figures[first]
+    covers = (figures[None] >= figures[:, None]).all(axis=2)
+    return moments[first[covers.sum(axis=1) == 1]]  # each covers itself
+
+
+def _least_beaten_sums(moments: FloatArray) -> FloatArray:
+    """(J, 2, v) the same by activations and waiting micro-batches of all chunks together."""
+    activations, waiting = moments.sum(axis=2).T
+    order = np.lexsort((-waiting, -activations))
+    most_before = np.concatenate([[-np.inf], np.maximum.accumulate(waiting[order])[:-1]])
+    return moments[order[waiting[order] > most_before]]
 
 
 def chunks_in_flight(batch: CandidateBatch, micro_batches: IntArray, framework: Framework) -> FloatArray:

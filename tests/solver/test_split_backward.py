@@ -90,25 +90,28 @@ def test_the_head_of_a_v_is_on_the_first_rank() -> None:
 
 
 @settings(max_examples=40)
-@given(other_sizes(), st.floats(0.1, 10.0), st.floats(0.0, 10.0))
-def test_peaks_hold_what_a_rank_holds_at_its_fullest(sizes: Sizes, activation: float, gradient: float) -> None:
-    """Whatever activations and waiting gradients weigh: counted along the orders, the whole step long."""
+@given(other_sizes(), st.floats(0.1, 10.0), st.floats(0.0, 10.0), st.floats(0.2, 5.0))
+def test_peaks_hold_what_a_rank_holds_at_its_fullest(
+    sizes: Sizes, activation: float, gradient: float, second: float
+) -> None:
+    """Whatever activations and waiting gradients weigh, and the second chunk of a V: counted along the orders."""
     schedule, pipeline, virtual, micro_batches = sizes
     row = {"pipeline": pipeline, "virtual_pipeline": virtual, "schedule": SCHEDULE_CODES.index(schedule)}
     known = replace(TORCHTITAN, schedules=tuple(PipelineSchedule))
     peaks = list(held_at_peaks(candidates(row), np.array([micro_batches]), known))
-    found = np.max([(activation * p.activations + gradient * p.waiting)[0].sum(axis=0) for p in peaks], axis=0)
+    weights = np.array([1.0, second] if schedule.is_v_shaped else [1.0] * virtual)
+    found = np.max([weights @ (activation * p.activations + gradient * p.waiting)[0] for p in peaks], axis=0)
     last_kind = "W" if schedule.splits_backward else "I"
     for rank in range(pipeline):
-        held, waiting, fullest = 0, 0, 0.0
-        assert len(stages_of(sizes, rank)) == virtual
+        held, waiting, fullest = 0.0, 0.0, 0.0
+        weight = dict(zip(sorted(stages_of(sizes, rank)), weights.tolist(), strict=True))
         for action in actions(sizes, rank):
-            apart = [kind for kind, *_ in action] == ["I"] and schedule.splits_backward
-            held += sum(kind == "F" for kind, *_ in action)
-            waiting += apart
+            kinds = [kind for kind, *_ in action]
+            held += sum(weight[stage] for kind, stage, *_ in action if kind == "F")
+            waiting += weight[action[0][1]] if kinds == ["I"] and schedule.splits_backward else 0.0
             fullest = max(fullest, activation * held + gradient * waiting)
-            held -= sum(kind == last_kind for kind, *_ in action)
-            waiting -= [kind for kind, *_ in action] == ["W"]
+            held -= sum(weight[stage] for kind, stage, *_ in action if kind == last_kind)
+            waiting -= weight[action[0][1]] if kinds == ["W"] else 0.0
         assert found[rank] == pytest.approx(fullest)
 
 
