@@ -68,7 +68,7 @@ def test_weights_need_their_input_gathered_again_unless_it_was_kept(kept: bool, 
 def test_both_parts_compute_again_what_was_not_kept() -> None:
     """PyTorch's checkpoints run once for each part: twice a forward of every layer, its collectives included."""
     full = {"recompute": RECOMPUTE_CODES.index(Recompute.FULL)}
-    without, whole = priced(PipelineSchedule.ZB_V), priced(PipelineSchedule.ZB_V, **full)
+    without, whole = priced(PipelineSchedule.ZB_V), priced(PipelineSchedule.ZB_V, fused=True, **full)
     once = priced(IN_TURN, fused=False, **full).backward_s - priced(IN_TURN, fused=False).backward_s
     again = whole.backward_s - without.backward_s
     np.testing.assert_allclose(np.sort(again), 2 * np.sort(once))
