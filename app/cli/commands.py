@@ -22,7 +22,7 @@ from app.cli.common_options import (
 from app.cli.endings import reported
 from app.cli.failures import failure_commands
 from app.cli.groups import add_groups
-from app.cli.planning import comparison_commands
+from app.cli.planning import comparison_commands, lengths_command
 from app.cli.planning.serving_options import Also, Exports, MaxGpus, Objective, Pin, ServingOptions
 from app.cli.server import Server, ServerAddress, ServerKey, choose_server
 from app.cli.service import access_commands, service_commands
@@ -312,7 +312,7 @@ def measure(  # noqa: PLR0913 - one argument for each option
     )
 
 
-for commands in (access_commands, comparison_commands, failure_commands, service_commands):
+for commands in (access_commands, comparison_commands, failure_commands, lengths_command, service_commands):
     commands.add_commands(app)
 
 

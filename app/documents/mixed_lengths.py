@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Final
 
 from pydantic import Field, model_validator
 
 from app.documents.reading import Count, Document, Number
 from app.documents.values import Computed, Holds, ValueDocument
-from cluster_models.errors import InvalidWorkload
+from cluster_models.errors import InvalidInput, InvalidWorkload
 from cluster_models.training.mixed_lengths import (
     LARGEST_SIGMA,
     LONGEST_DOCUMENT,
@@ -82,3 +83,31 @@ class MixedLengthsDocument(ValueDocument[MixedLengths]):
         for tokens, count in zip(self.tokens, self.counts, strict=True):
             counts[tokens] += count
         return MixedLengths.of(counts, self.packing, self.balance)
+
+
+def read_counts(text: str) -> dict[int, float]:
+    """Documents by their tokens, of lines ``tokens`` or ``tokens,count``; raises ``InvalidInput`` naming the line.
+
+    Columns are parted by commas, semicolons or blanks; a line of names at the top, and comments (``#``), are left
+    out.
+    """
+    counts: dict[int, float] = {}
+    is_first = True
+    for number, line in enumerate(text.splitlines(), start=1):
+        cells = line.partition("#")[0].replace(",", " ").replace(";", " ").split()
+        if not cells:
+            continue
+        try:
+            tokens, count = int(cells[0]), float(cells[1]) if len(cells) > 1 else 1.0
+        except ValueError:
+            if is_first:
+                is_first = False
+                continue
+            tokens, count = 0, 0.0
+        is_first = False
+        if len(cells) > 2 or not 1 <= tokens <= LONGEST_DOCUMENT or not 0 <= count < math.inf:
+            raise InvalidInput(
+                f"lengths line {number}", line, "is no length of a document", "write tokens, or tokens,count"
+            )
+        counts[tokens] = counts.get(tokens, 0.0) + count
+    return counts
