@@ -19,15 +19,16 @@ from app.resources import Service, service_of
 from app.services.errors import Forbidden, NotFound
 from app.settings import Settings
 
-_QUEUES_PLANS: Final = frozenset(
+QUEUES_PLANS: Final = frozenset(
     {
         "fleet_pages.ask_for_fleet_plan",
-        "plan_pages.ask_for_plan",
+        "new_plan_pages.ask_for_plan",
+        "new_plan_pages.try_story",
         "plans.create_plan",
         "serving_plan_pages.ask_for_serving_plan",
     }
 )
-_STORES_SAMPLES: Final = frozenset(
+STORES_SAMPLES: Final = frozenset(
     {
         "cluster_pages.import_cluster",
         "clusters.create_cluster",
@@ -46,9 +47,9 @@ async def check_right(request: Request) -> None:
     if right.scope is not None and right.scope not in principal.scopes:
         raise Forbidden(right.scope)
     name = name_of(endpoint)
-    if name in _QUEUES_PLANS:
+    if name in QUEUES_PLANS:
         await _check(request, principal, lambda session, limits: tenants.full_queue(session, limits, now=_now()))
-    elif name in _STORES_SAMPLES:
+    elif name in STORES_SAMPLES:
         await _check(request, principal, tenants.full_store)
 
 

@@ -125,6 +125,7 @@ _PAGES: Final[Mapping[str, Mapping[Right, str]]] = {
     "framework_pages": {READ: "framework_file"},
     "import_pages": {READ: "empty", OPERATE: "look_or_store"},
     "job_pages": {READ: "run_plan job_of_cluster", OPERATE: "register change_job"},
+    "key_pages": {SEE_ALL: "key_list", ADMIN: "make_key end_key"},
     "measuring_pages": {READ: "what_next script"},
     "new_plan_pages": {READ: "new_plan", COMPUTE: "look_ahead", PLAN: "ask_for_plan try_story"},
     "plan_pages": {READ: "plan_list plan plan_progress", PLAN: "cancel"},

@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from sqlalchemy import text
 
+from app.access.admission import QUEUES_PLANS, STORES_SAMPLES
 from app.access.principals import Scope
 from app.access.rights import OPEN, RIGHTS, name_of, right_of
 from app.db.tables import Base
@@ -184,6 +185,7 @@ def test_every_route_declares_its_right(service: TestClient) -> None:
     app: Any = service.app
     routes = list(_routes(app.routes))
     assert {name_of(route.endpoint) for route in routes} == set(RIGHTS)
+    assert set(RIGHTS) >= QUEUES_PLANS | STORES_SAMPLES, "a quota is checked on a route that is not there"
     assert len(routes) > 150
     assert right_of(test_every_route_declares_its_right).scope is Scope.ADMIN
 
