@@ -37,6 +37,7 @@ from app.web.planning.sensitivity_pages import router as sensitivity_router
 from app.web.planning.serving_plan_pages import router as serving_router
 from app.web.rendering import SECURITY_HEADERS, page
 from app.web.service.audit_pages import router as audit_router
+from app.web.service.key_pages import router as key_router
 from app.web.service.sign_in_pages import router as sign_in_router
 from app.web.service.webhook_pages import router as webhook_router
 
@@ -81,6 +82,7 @@ def static_file(name: str) -> Response:
 
 router.include_router(sign_in_router)
 router.include_router(audit_router)
+router.include_router(key_router)
 # before the plans: an address there may be any id
 router.include_router(serving_router)
 router.include_router(fleet_router)

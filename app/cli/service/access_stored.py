@@ -20,6 +20,7 @@ from app.access.principals import scopes_of
 from app.access.tenants import Quotas, Tenant
 from app.cli.clusters.stored import database
 from app.cli.terminal import console, error_console, print_text
+from app.presentation.keys import KEY_COLUMNS, key_cells, minute
 from app.services.pagination import MAX_LIMIT
 
 Given = tuple[int | None, float | None, int | None]
@@ -67,10 +68,10 @@ def run_list_keys(*, tenant: str | None, as_json: bool, database_url: str | None
     if as_json:
         print_text(json.dumps([_document(key) for key in found], indent=2))
         return
-    table = _table("id", "name", "scopes", "state", "last used")
+    table = _table(*KEY_COLUMNS)
     now = datetime.now(UTC)
     for key in found:
-        table.add_row(key.id, key.name, " ".join(key.scopes), _state(key, now), _day(key.last_used_at) or "never")
+        table.add_row(*key_cells(key, now))
     console().print(table if found else "No keys yet; make one: meshwright keys create NAME --role operator")
 
 
@@ -107,7 +108,7 @@ def run_list_tenants(*, as_json: bool, database_url: str | None) -> None:
         return
     table = _table("tenant", "quotas", "since")
     for each in found:
-        table.add_row(each.id, _quotas(each), _day(each.created_at))
+        table.add_row(each.id, _quotas(each), minute(each.created_at))
     console().print(table)
 
 
@@ -134,18 +135,6 @@ def _document(key: ApiKey) -> dict[str, Any]:
     }
     plain = {name: getattr(key, name) for name in ("id", "name", "requests_per_minute")}
     return plain | {"tenant": key.tenant_id, "scopes": list(key.scopes)} | moments
-
-
-def _state(key: ApiKey, now: datetime) -> str:
-    if key.revoked_at is not None:
-        return f"revoked {_day(key.revoked_at)}"
-    if key.expires_at is None:
-        return "valid"
-    return f"{'valid until' if key.is_valid(now) else 'expired'} {_day(key.expires_at)}"
-
-
-def _day(moment: datetime | None) -> str:
-    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M}"
 
 
 def _quotas(tenant: Tenant) -> str:
