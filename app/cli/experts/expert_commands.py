@@ -144,6 +144,43 @@ def place(  # noqa: PLR0913 - one argument for each option
 
 @app.command()
 @reported
+def serving(  # noqa: PLR0913 - one argument for each option
+    *,
+    more: More = None,
+    plan: Annotated[str, typer.Option("--plan", metavar="FILE", help="Serving plan that spreads experts.")],
+    loads: Loads = None,
+    prefill: Annotated[
+        str | None,
+        typer.Option("--prefill", metavar="NAMES", help="Workloads of prefill; default: by name."),
+    ] = None,
+    decode: Annotated[
+        str | None,
+        typer.Option("--decode", metavar="NAMES", help="Workloads of decoding; default: by name."),
+    ] = None,
+    redundant: Annotated[
+        int | None, typer.Option("--redundant", min=0, help="Slots of a layer beyond one for each expert.")
+    ] = None,
+    cluster: ClusterOption = None,
+    link_speed: LinkSpeed = None,
+    seed: Seed = 0,
+    form: Form = None,
+    output: Output = None,
+    as_json: Json = False,
+) -> None:
+    """Place the experts of a serving plan: a map for each phase, for what it meets and on the ranks it has."""
+    from app.cli.experts.expert_options import MapFiles  # noqa: PLC0415 - the solver takes a second to load
+    from app.cli.experts.phase_experts import PlaceByPhase, run_serving  # noqa: PLC0415 - see above
+    from cluster_models.serving.replicas import Phase  # noqa: PLC0415 - see above
+
+    typed = {Phase.PREFILL: prefill, Phase.DECODE: decode}
+    said = {phase: [name.strip() for name in text.split(",")] for phase, text in typed.items() if text}
+    fields = {"redundant_experts": redundant, "between_nodes_gbit_per_s_per_gpu": link_speed, "seed": seed}
+    files = MapFiles(form, output)
+    run_serving(PlaceByPhase(plan, _files(loads, more), said, fields, cluster, files, as_json))
+
+
+@app.command()
+@reported
 def rebalance(  # noqa: PLR0913 - one argument for each option
     *,
     more: More = None,

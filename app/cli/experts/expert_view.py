@@ -27,8 +27,8 @@ _MOST_ROWS: Final = 12
 _BAR: Final = 30
 
 
-def placement_view(answer: PlacementAnswer, given: Place) -> RenderableType:
-    """Balance and times before and after a map, its weakest layers, and the next commands."""
+def placement_view(answer: PlacementAnswer, after: list[RenderableType]) -> RenderableType:
+    """Balance and times before and after a map, its weakest layers, and what to do ``after``."""
     report = expert_map_report(answer)
     parts: list[tuple[str, list[RenderableType]]] = [
         ("Balance: load of the mean rank over that of the slowest", _balance(report)),
@@ -37,7 +37,7 @@ def placement_view(answer: PlacementAnswer, given: Place) -> RenderableType:
         ("Layers that stay furthest from balance", [bullets(report.worst)] if report.worst else []),
         ("Assumptions", [bullets(report.assumptions)] if report.assumptions else []),
         ("Warnings", [bullets(report.warnings)] if report.warnings else []),
-        ("Next", _next(answer, given)),
+        ("Next", after),
     ]
     sections = (report_section(name, body) for name, body in parts if body)
     return Group(Text(report.layout, style="bold"), Text(report.gain), *sections)
@@ -83,7 +83,8 @@ def _figures_table(*columns: str) -> Table:
     return table
 
 
-def _next(answer: PlacementAnswer, given: Place) -> list[RenderableType]:
+def after_place(answer: PlacementAnswer, given: Place) -> list[RenderableType]:
+    """What to do with a map: the next steps, and the command that writes it for an engine."""
     parts: list[RenderableType] = [bullets(answer.next_steps)] if answer.next_steps else []
     if written := given.files.words():
         parts.append(Text(written))

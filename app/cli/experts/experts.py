@@ -47,23 +47,23 @@ def run_place(given: Place) -> None:
     """Place experts and print what that is worth; write the files of an engine where asked."""
     given.files.check()
     model, experts = given.known.read_model()
-    found = _read(given.loads, experts)
+    found = read_counts(given.loads, experts)
     asked = _asked(given, found, model)
     with reading_shown(f"placing experts for {plural(len(asked.ask.planned), 'workload')}"):
         answer = answer_of(propose(asked.workloads, asked.ask), asked)
     if given.as_json:
         sys.stdout.write(answer.model_dump_json(indent=2) + "\n")
     else:
-        from app.cli.experts.expert_view import placement_view  # noqa: PLC0415 - tables are for people only
+        from app.cli.experts.expert_view import after_place, placement_view  # noqa: PLC0415 - tables are for people only
 
-        console().print(placement_view(answer, given), crop=False)
+        console().print(placement_view(answer, after_place(answer, given)), crop=False)
     given.files.write(answer.placement.to_slots(), model, given.known.rule())
     sys.stdout.flush()
 
 
 def run_show(files: Sequence[Path], *, experts: int | None, as_json: bool) -> None:
     """Print what statistics say: skew by layer, how alike the workloads are, what was not taken."""
-    found = _read(files, experts, notices=not as_json)
+    found = read_counts(files, experts, notices=not as_json)
     if not found.workloads:
         raise InvalidInput(found.maps[0].name, "a map", "says where experts lie, not how often they were selected")
     statistics = statistics_of(found.workloads)
@@ -94,11 +94,11 @@ def run_rebalance(given: Rebalance) -> None:
     """Say which moves bring a running map back to balance, and whether they pay; write the new map where asked."""
     given.files.check()
     model, experts = given.known.read_model()
-    found = _read(given.loads, experts)
+    found = read_counts(given.loads, experts)
     fields = _typed(given.fields, given.workloads) | _running_map(given.running)
     with as_options():
         document = read_document(RebalanceFields, fields, what="options")
-        asked = prepared_rebalancing(document, _counted(found), given.known.given(document, model))
+        asked = prepared_rebalancing(document, counted(found), given.known.given(document, model))
         with reading_shown("looking for moves"):
             answer = rebalanced(asked)
     if given.as_json:
@@ -131,7 +131,8 @@ def _notice(notice: Finding) -> dict[str, str]:
     }
 
 
-def _read(files: Sequence[Path], experts: int | None, *, notices: bool = True) -> RoutingRead:
+def read_counts(files: Sequence[Path], experts: int | None, *, notices: bool = True) -> RoutingRead:
+    """The counts in ``files``, of so many ``experts`` where that is known; names what was not taken."""
     if not files:
         raise InvalidInput("--loads", None, "is missing", "name files of counts: --loads prefill.json decode.json")
     with reading_shown(f"reading {plural(len(files), 'file')}"):
@@ -154,7 +155,7 @@ def _asked(given: Place, found: RoutingRead, model: Architecture | None) -> Prep
     with as_options():
         document = read_document(PlacementFields, fields, what="options")
         known = given.known.given(document, model)
-        return prepared(document, _counted(found), known, form=given.files.form)
+        return prepared(document, counted(found), known, form=given.files.form)
 
 
 def _typed(fields: Mapping[str, Any], workloads: str | None) -> dict[str, Any]:
@@ -163,7 +164,7 @@ def _typed(fields: Mapping[str, Any], workloads: str | None) -> dict[str, Any]:
     return found if workloads is None else found | {"workloads": _planned(workloads)}
 
 
-def _counted(found: RoutingRead) -> tuple[RoutedWorkload, ...]:
+def counted(found: RoutingRead) -> tuple[RoutedWorkload, ...]:
     """The workloads of the files; raises ``InvalidInput`` where they hold maps alone."""
     if not found.workloads:
         raise InvalidInput("--loads", found.maps[0].name, "is a map, and no counts", "give counts too")
