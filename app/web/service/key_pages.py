@@ -44,7 +44,8 @@ def key_list(request: Request, cursor: str | None = None) -> Response:
 def make_key(request: Request, data: Annotated[FormData, Depends(sent_form)]) -> Response:
     """Make a key; its text is in this answer only."""
     values = {name: str(data.get(name) or "").strip() for name in _LABELS}
-    made, found = None, ()
+    made: NewApiKey | None = None
+    found: tuple[FormProblem, ...] = ()
     try:
         with transaction(service_of(request).sessions) as session:
             made = keys.create_key(
