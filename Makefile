@@ -31,7 +31,7 @@ WARM_UP_EXPERTS = maps=$$(mktemp -d) && $(BIN)/meshwright experts place --ranks 
 	--loads $$maps/few.json --ranks $$ranks --nodes 2 --slots 12 --router 2; done; done=$$?; rm -r $$maps; exit $$done
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test serve manual fetch-tools lint format benchmark benchmark-placement benchmark-experts benchmark-replanning benchmark-replanning-service \
+.PHONY: help demo test serve manual fetch-tools lint format benchmarks benchmark-placement benchmark-experts benchmark-replanning benchmark-replanning-service \
   benchmark-spot-replay lock browser clean
 
 help: ## list what can be made
@@ -63,10 +63,8 @@ format: $(INSTALLED_DEV) ## lay the code out
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix-only --quiet .
 
-benchmark: $(INSTALLED_DEV) ## measure accuracy and speed, one benchmark after the other
-	@set -e; for file in $$(grep -l '^if __name__ == "__main__"' benchmarks/*.py); do \
-	  name=$$(basename $$file .py); echo "== benchmarks.$$name"; $(BIN)/python -m benchmarks.$$name; \
-	done
+benchmarks: $(INSTALLED_DEV) ## run every comparison, some hours, and write docs/benchmarks.md
+	$(BIN)/python -m benchmarks.comparisons
 
 PLACEMENT_PAGE = --page docs/placement_benchmark.md
 benchmark-placement: $(INSTALLED_DEV) ## compare placements on 8 to 256 nodes, about two hours, and draw the curves

@@ -29,6 +29,7 @@ from typing import Any, Final
 from benchmarks import expert_models, expert_nodes, transition_files
 from benchmarks.chain_comparison import chain_table, compare_chains
 from benchmarks.expert_comparison import compare, page
+from benchmarks.marked_pages import put_part
 from benchmarks.routing_files import generated, read_workloads
 from cluster_models.errors import InvalidInput, MeshwrightError
 from cluster_models.routing.counts import RoutedWorkload
@@ -201,7 +202,7 @@ def _compare(arguments: Sequence[str]) -> None:
     else:
         print(page(result))
     if given.page:
-        _write_table(given.page, page(result))
+        put_part(given.page, "table", page(result))
 
 
 def _sets(folder: Path) -> dict[str, list[RoutedWorkload]]:
@@ -225,17 +226,6 @@ def _sets(folder: Path) -> dict[str, list[RoutedWorkload]]:
         "generated 58 x 256": [generated(name, 58, 256, seed, 0.95) for name, seed in kin]
         + [generated(name, 58, 256, seed, 0.8) for name, seed in far]
     }
-
-
-def _write_table(path: Path, table: str) -> None:
-    """Replace what stands between the two marks of ``path``."""
-    begin, end = "<!-- table: begin -->", "<!-- table: end -->"
-    text = path.read_text(encoding="utf-8")
-    head, _, rest = text.partition(begin)
-    _, found, tail = rest.partition(end)
-    if not found:
-        raise InvalidInput("page", str(path), f"has no lines {begin} and {end}")
-    path.write_text(f"{head}{begin}\n{table}\n{end}{tail}", encoding="utf-8")
 
 
 if __name__ == "__main__":

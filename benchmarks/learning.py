@@ -27,10 +27,10 @@ import numpy as np
 from benchmarks.accuracy import OWN_TABLE
 from benchmarks.accuracy_page import percent, table
 from benchmarks.left_out_frameworks import Knowledge, as_unmeasured
+from benchmarks.marked_pages import put_part
 from benchmarks.measured import Measured, measured_runs
 from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.calibration.training_run import TrainingRun
-from cluster_models.errors import InvalidInput
 from solver.candidates import FloatArray
 from solver.fitting.own_runs import fit_own_memory, fit_own_steps
 from solver.run_memory import predict_counted_memory
@@ -42,7 +42,6 @@ FEWEST_OTHERS: Final = 8
 """Rows that must be left to predict."""
 MOST_OTHERS: Final = 250
 """Rows that are predicted at most."""
-MARKS: Final = ("<!-- learning: begin -->", "<!-- learning: end -->")
 COLUMNS: Final = (
     "framework",
     "runs",
@@ -171,16 +170,6 @@ def read_results(path: Path | None) -> list[Learnt]:
     return found
 
 
-def write_between(page: Path, text: str) -> None:
-    """Replace what stands between the two marks of ``page``."""
-    begin, end = MARKS
-    head, _, rest = page.read_text(encoding="utf-8").partition(begin)
-    _, found, tail = rest.partition(end)
-    if not found:
-        raise InvalidInput("page", str(page), f"has no lines {begin} and {end}")
-    page.write_text(f"{head}{begin}\n{text}\n{end}{tail}", encoding="utf-8")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning", description="errors of unseen runs")
@@ -216,7 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = table(COLUMNS, summary(learnt))
     print(text)
     if options.page:
-        write_between(options.page, text)
+        put_part(options.page, "learning", text)
     return 0
 
 

@@ -12,6 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import Final
 
+from benchmarks.marked_pages import has_part, put_part
 from benchmarks.measured_links import SEVENTEEN_NODES
 from benchmarks.placement_clusters import CLUSTERS, SHAPES, made_up_links, made_up_training
 from benchmarks.placement_grid import LARGEST, InvalidQuestion, QuestionParser
@@ -82,14 +83,6 @@ def shown(head: str, rows: Iterable[str]) -> str:
     return "\n".join(lines)
 
 
-def put_into(page: Path, name: str, text: str) -> None:
-    """Replace what stands between the page's marks of that name."""
-    first, last = _marks(name)
-    before, _, rest = page.read_text("utf-8").partition(first)
-    after = rest.partition(last)[2]
-    page.write_text(f"{before}{first}{text}{last}{after}", "utf-8")
-
-
 def _check(asked: argparse.Namespace) -> None:
     """Raise ``InvalidQuestion`` for what would end a long run without its results."""
     if not 0 < asked.share <= LARGEST:
@@ -100,17 +93,11 @@ def _check(asked: argparse.Namespace) -> None:
         raise InvalidQuestion(f"--seeds must not be negative, got {min(asked.seeds)}")
     if asked.clusters == "enlarged" and not SEVENTEEN_NODES.exists():
         raise InvalidQuestion("--clusters enlarged needs the measurements of 17 nodes, which are not there")
-    if asked.page is not None:
-        text = asked.page.read_text("utf-8") if asked.page.is_file() else ""
-        if any(_marks(name)[0] not in text for name in (MADE_UP[asked.clusters], REAL)):
-            raise InvalidQuestion(f"--page {asked.page} is no page with the marks of the two tables")
+    tables = (MADE_UP[asked.clusters], REAL)
+    if asked.page is not None and not all(has_part(asked.page, name) for name in tables):
+        raise InvalidQuestion(f"--page {asked.page} is no page with the marks of the two tables")
     if asked.figures is not None and asked.figures.exists() and not asked.figures.is_dir():
         raise InvalidQuestion(f"--figures {asked.figures} is no folder")
-
-
-def _marks(name: str) -> tuple[str, str]:
-    """What stands before and after the table of that name on the page."""
-    return f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -150,7 +137,7 @@ def main(arguments: Sequence[str]) -> int:
         tables[REAL] = shown(REAL_HEAD, real_rows(REAL_SECONDS))
     if asked.page:
         for name, table in tables.items():
-            put_into(asked.page, name, table)
+            put_part(asked.page, name, table)
     if asked.figures:
         from benchmarks.placement_charts import draw_courses, draw_gaps  # noqa: PLC0415 - a dependency of tests
 

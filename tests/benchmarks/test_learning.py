@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from benchmarks.accuracy import OWN_TABLE
-from benchmarks.learning import MARKS, Learnt, read_results, summary, write_between
+from benchmarks.learning import Learnt, read_results, summary
 from benchmarks.left_out_frameworks import Knowledge, as_unmeasured
 from benchmarks.measured import measured_runs
-from cluster_models.errors import InvalidInput
 from solver.costs.calibration import PARAMETERS, Owner, calibration_of, default_values, kind_family
 
 NOTHING = float("nan")
@@ -57,13 +54,6 @@ def test_draws_are_averaged_and_the_worst_is_told() -> None:
     assert median[1:] == worst[1:] == line[1:]
 
 
-def test_results_are_taken_up_and_put_into_the_page(tmp_path: Path) -> None:
-    """A file that is not there has none; a page without marks is refused."""
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{MARKS[0]}\nold\n{MARKS[1]}\nafter\n")
-    write_between(page, "new")
-    assert page.read_text() == f"before\n{MARKS[0]}\nnew\n{MARKS[1]}\nafter\n"
-    page.write_text("before\n")
-    with pytest.raises(InvalidInput, match="has no lines"):
-        write_between(page, "new")
-    assert read_results(tmp_path / "none") == read_results(None) == []
+def test_results_are_taken_up_again() -> None:
+    """A file that is not there has none."""
+    assert read_results(Path("none")) == read_results(None) == []

@@ -22,7 +22,6 @@ from benchmarks.placement_clusters import (
     made_up_training,
     steep_links,
 )
-from benchmarks.placement_comparison import put_into
 from benchmarks.placement_grid import (
     InvalidQuestion,
     Training,
@@ -344,15 +343,6 @@ def test_links_measured_twice_have_the_same_nodes() -> None:
     for twice in measured_twice():
         assert twice.first.names == twice.second.names
         assert all(dp * pp <= len(twice.first.names) for dp, pp in twice.shapes)
-
-
-def test_tables_are_put_between_the_marks_of_a_page(tmp_path: Path) -> None:
-    """Again and again, and nothing else of the page changes."""
-    page = tmp_path / "page.md"
-    page.write_text("before\n<!-- a -->\n\n<!-- end of a -->\nafter\n")
-    for text in ("| 1 |", "| 2 |\n| 3 |"):
-        put_into(page, "a", text)
-        assert page.read_text() == f"before\n<!-- a -->\n{text}\n<!-- end of a -->\nafter\n"
 
 
 def test_the_comparison_prints_every_method(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,48 @@
+"""The page of all benchmarks: its parts, each with the command that makes it."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from benchmarks import comparisons
+from benchmarks.comparisons import COMPARISONS, PAGE, Comparison, main
+from benchmarks.marked_pages import has_part, put_part
+from cluster_models.errors import InvalidInput
+
+
+def test_text_is_put_between_the_marks_of_a_page(tmp_path: Path) -> None:
+    """Again and again, and nothing else of the page changes; a page without marks is refused."""
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- a: begin -->\n<!-- a: end -->\nafter\n")
+    for text in ("| 1 |", "| 2 |\n| 3 |"):
+        put_part(page, "a", text)
+        assert page.read_text() == f"before\n<!-- a: begin -->\n{text}\n<!-- a: end -->\nafter\n"
+    with pytest.raises(InvalidInput, match="has no lines"):
+        put_part(page, "b", "new")
+
+
+def test_every_comparison_has_its_place_on_the_page() -> None:
+    """And is a module that is there."""
+    for each in COMPARISONS:
+        assert has_part(Path(__file__).parents[2] / PAGE, each.name), each.name
+        assert importlib.util.find_spec(each.module)
+
+
+def test_a_part_says_what_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Command, day, machine, versions and what it printed; one that breaks leaves the page as it was."""
+    page = tmp_path / "page.md"
+    page.write_text("<!-- zen: begin -->\n<!-- zen: end -->\n<!-- none: begin -->\n<!-- none: end -->\n")
+    made = (
+        Comparison("zen", "this"),
+        Comparison("none", "no_such_module"),
+        Comparison("table", "this", (), ("x.csv",)),
+    )
+    monkeypatch.setattr(comparisons, "COMPARISONS", made)
+    assert main(["--page", str(page)]) == 1
+    text = page.read_text()
+    assert text.startswith("<!-- zen: begin -->\n`python -m this`, 2")
+    assert "Beautiful is better than ugly." in text
+    assert text.endswith("<!-- none: begin -->\n<!-- none: end -->\n")
