@@ -59,8 +59,7 @@ def memory_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
     if _layers_are_complete(plan.configuration, problem.architecture):
         for memory in plan.memory:
             if 0 <= memory.stage < pipeline:
-                yield from _weight_rules(memory, plan.configuration, problem)
-                yield from _optimizer_rules(memory, plan.configuration, problem)
+                yield from _state_rules(memory, plan.configuration, problem)
 
 
 def _part_rules(memory: StageMemory) -> Iterator[str]:
@@ -100,22 +99,17 @@ def _layers_are_complete(configuration: Configuration, model: Architecture) -> b
     return shape_is_right and sum(map(sum, rows)) == model.layers and min(map(min, rows)) >= 0
 
 
-def _weight_rules(memory: StageMemory, configuration: Configuration, problem: PlanningProblem) -> Iterator[str]:
-    low, high = _weight_bytes(memory.stage, configuration, problem)
-    if not low * (1 - WEIGHT_TOLERANCE) <= memory.weights_bytes <= high * (1 + WEIGHT_TOLERANCE):
-        yield (
-            f"Stage {memory.stage} states {memory.weights_bytes:.0f} bytes of weights but its parameters "
-            f"take {low:.0f} to {high:.0f}."
-        )
-
-
-def _optimizer_rules(memory: StageMemory, configuration: Configuration, problem: PlanningProblem) -> Iterator[str]:
-    low, high = _optimizer_bytes(memory.stage, configuration, problem)
-    if not low * (1 - WEIGHT_TOLERANCE) <= memory.optimizer_bytes <= high * (1 + WEIGHT_TOLERANCE):
-        yield (
-            f"Stage {memory.stage} states {memory.optimizer_bytes:.0f} bytes of optimizer states but its "
-            f"parameters take {low:.0f} to {high:.0f}."
-        )
+def _state_rules(memory: StageMemory, configuration: Configuration, problem: PlanningProblem) -> Iterator[str]:
+    stage = memory.stage
+    for what, stated, (low, high) in (
+        ("weights", memory.weights_bytes, _weight_bytes(stage, configuration, problem)),
+        ("optimizer states", memory.optimizer_bytes, _optimizer_bytes(stage, configuration, problem)),
+    ):
+        if not low * (1 - WEIGHT_TOLERANCE) <= stated <= high * (1 + WEIGHT_TOLERANCE):
+            yield (
+                f"Stage {stage} states {stated:.0f} bytes of {what} but its parameters "
+                f"take {low:.0f} to {high:.0f}."
+            )
 
 
 def _optimizer_bytes(stage: int, configuration: Configuration, problem: PlanningProblem) -> Interval:
