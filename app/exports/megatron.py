@@ -31,6 +31,7 @@ from app.exports.readback.megatron import GROUP, MEGATRON_SAYS, read_megatron
 from app.exports.recomputation import recomputation_settings
 from cluster_models.cluster.gpus import Precision
 from cluster_models.training.framework_choices import AttentionKernels, CudaGraphs, Float8Scaling
+from cluster_models.training.optimizer_states import optimizer_instances
 from cluster_models.training.packing import in_words
 from cluster_models.training.plan import Plan, RankOrder
 from cluster_models.training.workload import Optimizer, Sharding, TrainingWorkload
@@ -243,10 +244,9 @@ def _sharding(launch: Launch, release: int) -> list[Flag]:
 def _instances(launch: Launch) -> list[Flag]:
     """Copies of the optimizer's states, where a framework shares them out among a part of the data ranks only."""
     ranks = launch.degrees.data * launch.degrees.context
-    most = launch.workload.framework.sharding_ranks
-    if not 0 < most < ranks or ranks % most:
-        return []
-    return [Flag("--num-distributed-optimizer-instances", ranks // most, priced="copies of the optimizer's states")]
+    copies = optimizer_instances(ranks, launch.workload.framework.sharding_ranks)
+    said = [Flag("--num-distributed-optimizer-instances", copies, priced="copies of the optimizer's states")]
+    return said * (copies > 1)
 
 
 def expert_order_lines(plan: Plan) -> list[str]:

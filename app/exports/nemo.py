@@ -20,6 +20,7 @@ from app.exports.readback.nemo import GROUP, NEMO_SAYS, read_nemo
 from app.exports.recomputation import recomputation_settings
 from cluster_models.cluster.gpus import Precision
 from cluster_models.training.framework_choices import CudaGraphs, ExpertBalance, ExpertDispatch, Float8Scaling
+from cluster_models.training.optimizer_states import optimizer_instances
 from cluster_models.training.plan import RankOrder
 from cluster_models.training.workload import Sharding
 
@@ -214,6 +215,9 @@ def _sharding(launch: Launch) -> dict[str, str]:
         "ddp.overlap_grad_reduce": _truth(framework.overlap_gradients),
         "ddp.overlap_param_gather": _truth(framework.overlap_parameters and sharding is not Sharding.NONE),
     }
+    copies = optimizer_instances(launch.degrees.data * launch.degrees.context, framework.sharding_ranks)
+    if sharding is Sharding.OPTIMIZER and copies > 1:
+        found["ddp.num_distributed_optimizer_instances"] = str(copies)
     if sharding is Sharding.PARAMETERS:
         found |= {
             "ddp.use_megatron_fsdp": "true",

@@ -191,8 +191,9 @@ class Framework:
     sharding_ranks: Annotated[
         int,
         Fact(
-            "Data ranks over which optimizer states are shared out, every such group with a copy; 0: all of them.",
+            "Most data ranks that share out optimizer states, every such group with a copy; 0: all of them.",
             most=1e6,
+            setting=True,
         ),
     ]
     clips_all_gradients: Annotated[

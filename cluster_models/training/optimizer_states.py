@@ -82,3 +82,13 @@ class OptimizerStates:
 
 
 FULL_STATES = OptimizerStates()
+
+
+def optimizer_instances(ranks: int, most: int) -> int:
+    """Copies of the optimizer's states on ``ranks`` that equal groups of up to ``most`` of them share out.
+
+    ``most`` 0: one copy (Megatron-Core's ``--num-distributed-optimizer-instances``).
+    """
+    return next(
+        copies for copies in range(1, ranks + 1) if ranks % copies == 0 and ranks <= copies * (most or ranks)
+    )

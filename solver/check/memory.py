@@ -130,7 +130,9 @@ def _optimizer_bytes(stage: int, configuration: Configuration, problem: Planning
     groups = _groups(configuration)
     if configuration.sharding is Sharding.NONE:
         groups = (1, 1)
-    few = [min(group, framework.sharding_ranks or group) for group in groups]
+    most = framework.sharding_ranks or groups[0]
+    shared = max(ranks for ranks in range(1, groups[0] + 1) if groups[0] % ranks == 0 and ranks <= max(most, 1))
+    few = [shared, max(groups[1] * shared // groups[0], 1)]
     least = low / groups[0] + routed / groups[1]
     return least * kept, (high / few[0] + routed / few[1]) * (kept + framework.step_bytes + FP32_BYTES * narrow)
 

@@ -10,6 +10,7 @@ import numpy as np
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import ATTENDING, LayerKind, Mixer, Mlp
 from cluster_models.training.frameworks import Framework
+from cluster_models.training.optimizer_states import optimizer_instances
 from cluster_models.training.plan import RankOrder
 from cluster_models.training.workload import Sharding
 from solver.candidates import ORDER_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
@@ -114,11 +115,17 @@ def transfers_cross(batch: CandidateBatch, domain: int) -> BoolArray:
 
 
 def sharing_ranks(batch: CandidateBatch, framework: Framework) -> tuple[FloatArray, FloatArray]:
-    """(n,) those of ``data_ranks`` that share out optimizer states: 1 without sharding."""
-    sharded = ~is_sharded(batch, Sharding.NONE)
-    limited = is_sharded(batch, Sharding.OPTIMIZER) & (framework.sharding_ranks > 0)
-    most = np.where(limited, float(framework.sharding_ranks), np.inf)
-    common, routed = (np.where(sharded, np.minimum(ranks, most), 1.0) for ranks in data_ranks(batch))
+    """(n,) those of ``data_ranks`` that share out optimizer states: 1 without sharding.
+
+    Instances of a sharded optimizer divide both groups (Megatron-Core's ``intra_distributed_optimizer_instance``).
+    """
+    sharded, instances = ~is_sharded(batch, Sharding.NONE), np.ones(len(batch))
+    ranks, expert_ranks = data_ranks(batch)
+    if framework.sharding_ranks:
+        counts, row = np.unique(ranks.astype(np.int64), return_inverse=True)
+        copies = np.array([optimizer_instances(count, framework.sharding_ranks) for count in counts.tolist()])
+        instances = np.where(is_sharded(batch, Sharding.OPTIMIZER), copies[row.reshape(-1)], 1.0)
+    common, routed = (np.where(sharded, np.maximum(group / instances, 1.0), 1.0) for group in (ranks, expert_ranks))
     return common, routed
 
 

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster_models.training.optimizer_states import optimizer_instances
 from cluster_models.training.workload import Sharding
 from solver.candidates import SHARDING_CODES
 from solver.costs.calibration import Calibration
 from solver.costs.data_parallel import ring_passes, tail_transfers
 from solver.costs.nominal_links import NominalLinks, data_parallel_s, tensor_slowdown
+from solver.costs.parameters import sharing_ranks
 from tests.solver.cost_cases import H100, LLAMA_70B, behaviour, candidates, costs, memory
 
 UNSHARDED = {"sharding": SHARDING_CODES.index(Sharding.NONE)}
@@ -111,3 +113,21 @@ def test_tensor_rings_over_nodes_take_a_transfer_a_step(ranks: int, message: flo
     assert factors[1] >= 1.0
     slower = replace(LINKS, latency_s=2.0 * LINKS.latency_s)
     assert tensor_slowdown(slower, rows, np.full(2, message))[1] >= factors[1]
+
+
+@given(st.integers(1, 96), st.integers(0, 100))
+def test_instances_are_equal_groups_no_larger_than_asked(ranks: int, most: int) -> None:
+    """As few copies as that takes; one where nothing is asked."""
+    copies = optimizer_instances(ranks, most)
+    assert ranks % copies == 0
+    assert ranks // copies <= (most or ranks)
+    larger = [size for size in range(ranks // copies + 1, ranks + 1) if ranks % size == 0]
+    assert all(size > (most or ranks) for size in larger)
+
+
+def test_experts_have_as_many_copies_as_the_rest() -> None:
+    """Two instances over 16 ranks: experts on four of 16 have four copies, which share their states in pairs."""
+    rows = candidates({"data": 16, "expert": 4}, {"data": 6})
+    common, routed = sharing_ranks(rows, plain(sharding_ranks=8).framework)
+    assert common.tolist() == [8.0, 6.0]
+    assert routed.tolist() == [2.0, 6.0]

@@ -79,6 +79,7 @@ def read_nemo(files: Files) -> Claims:
         expert_hidden=_number(given, "model.moe_ffn_hidden_size"),
         shared_hidden=_number(given, "model.moe_shared_expert_intermediate_size"),
         head_gradient_limit=_number(given, "comm_overlap.wgrad_deferral_limit"),
+        optimizer_copies=_number(given, "ddp.num_distributed_optimizer_instances"),
         optimizer_states=states_said(
             tuple(_text(given, f"optimizer.{name}") for name in FIELDS)
             if given.get("optimizer.use_precision_aware_optimizer") == "true"

@@ -60,7 +60,9 @@ class Setting:
 
     @classmethod
     def of(cls, fact: WireFact) -> Setting:
-        """The list that offers what the fact can be."""
+        """The list that offers what the fact can be, empty where it is a number."""
+        if fact.kind is int:
+            return cls(fact.name, label(fact.name), (), fact.fact.meaning)
         words = tuple((each, _WORDS.get(each, each)) for each in fact.choices)
         own = words or (("true", "yes"), ("false", "no"))
         return cls(fact.name, label(fact.name), (_AS_FRAMEWORK, *own), fact.fact.meaning)

@@ -281,9 +281,9 @@ def number(text: str) -> Any:
     return int(text) if _WHOLE.fullmatch(text) else float(text)
 
 
-def _yes_no(text: str) -> bool | str:
-    """The truth value that a list sends, else ``text`` itself: the name of a choice."""
-    return {"true": True, "false": False}.get(text, text)
+def _yes_no(text: str) -> Any:
+    """The truth value that a list sends, a number, else ``text`` itself: the name of a choice."""
+    return {"true": True, "false": False}.get(text, number(text))
 
 
 def label(name: str) -> str:
@@ -303,6 +303,7 @@ def label(name: str) -> str:
         "max_gpus": "GPUs to use at most",
         "sequence_parallel": "Sequence parallelism",
         "gradient_precision": "Gradients",
+        "sharding_ranks": "Data ranks that share out optimizer states",
         "master_weight": "Optimizer's copy of the weights",
         "overlap_gradients": "Gradient overlap",
         "overlap_parameters": "Parameter overlap",

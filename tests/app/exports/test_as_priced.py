@@ -437,3 +437,14 @@ def test_formats_that_a_launcher_cannot_be_told_are_refused(name: str, states: O
     with pytest.raises(InvalidConfiguration) as refused:
         export(name).files(in_formats(under(DATA, "megatron-bridge-26.06"), states), Options())
     assert refused.value.field == "configuration.optimizer_states"
+
+
+@pytest.mark.parametrize("name", ["megatron", "nemo"])
+def test_instances_of_the_optimizer_are_said_and_read_back(name: str) -> None:
+    """Four of eight data ranks share states out: two copies; files for one do not pass for it."""
+    one, two = (under(DATA, "megatron-bridge-26.06", sharding_ranks=ranks) for ranks in (0, 4))
+    files = export(name).files(two, Options())
+    assert "optimizer" in files[0].text
+    check_files(export(name), files, launch_of(two))
+    with pytest.raises(InvalidInput):
+        check_files(export(name), files, launch_of(one))

@@ -57,6 +57,7 @@ def test_a_workload_survives_the_form() -> None:
             expert_dispatch=ExpertDispatch.HYBRIDEP,
             expert_overlap=True,
             float8_scaling=Float8Scaling.ROW,
+            sharding_ranks=8,
         ),
     )
     assert None not in settings_of(workload.framework).model_dump().values()
