@@ -97,7 +97,8 @@ def _least_beaten(moments: FloatArray) -> FloatArray:
     first = np.unique(packed, return_index=True)[1]
     figures = figures[first]
     covers = (figures[None] >= figures[:, None]).all(axis=2)
-    return moments[first[covers.sum(axis=1) == 1]]  # each covers itself
+    kept: FloatArray = moments[first[covers.sum(axis=1) == 1]]  # each covers itself
+    return kept
 
 
 def _least_beaten_sums(moments: FloatArray) -> FloatArray:
@@ -105,7 +106,8 @@ def _least_beaten_sums(moments: FloatArray) -> FloatArray:
     activations, waiting = moments.sum(axis=2).T
     order = np.lexsort((-waiting, -activations))
     most_before = np.concatenate([[-np.inf], np.maximum.accumulate(waiting[order])[:-1]])
-    return moments[order[waiting[order] > most_before]]
+    kept: FloatArray = moments[order[waiting[order] > most_before]]
+    return kept
 
 
 def chunks_in_flight(batch: CandidateBatch, micro_batches: IntArray, framework: Framework) -> FloatArray:
