@@ -44,7 +44,7 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check says: the part looked at, how it is, and what to do where it is not good."""
+    """Outcome of one check: the part, its state, and the remedy where that is not good."""
 
     part: str
     health: Health
@@ -220,7 +220,7 @@ def _address(settings: Settings) -> Finding:
 
 
 def _answer_there(settings: Settings) -> Finding | None:
-    """What a service on our address says of itself; nothing where none of ours answers."""
+    """Answer of a service of ours on our address about itself; nothing where none answers."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     try:
         found = httpx2.get(f"http://{host}:{settings.port}/readyz", timeout=_ANSWER_WITHIN_S)

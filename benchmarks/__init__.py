@@ -1,1 +1,1 @@
-"""What measures accuracy, speed and plan quality; run with ``python -m benchmarks.<name>``."""
+"""Measurements of accuracy, speed and plan quality; run with ``python -m benchmarks.<name>``."""

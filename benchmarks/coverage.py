@@ -37,7 +37,7 @@ LEVELS: Final = (
     ("model", Novelty.MODEL, False),
     ("source", Novelty.MODEL, True),
 )
-"""What is held out, and whether it is the source that is."""
+"""Groups that are held out, and whether they are sources."""
 ALL: Final = "all"
 
 
@@ -104,7 +104,7 @@ def _coverage(title: str, lines: dict[str, list[tuple[bool, float]]]) -> list[Co
 
 
 def found_coverage() -> list[Coverage]:
-    """What the last fit found."""
+    """Result of the last fit."""
     with FOUND.open(newline="", encoding="utf-8") as file:
         return [
             Coverage(row["held_out"], row["name"], int(row["runs"]), *(float(row[each]) for each in _SHARES))

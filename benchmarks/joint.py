@@ -30,7 +30,7 @@ CASES: Final[tuple[tuple[str, Callable[[int, int], ClusterSnapshot], int, int, f
 )
 """Name, cluster, its nodes, the global batch, and the seconds aimed at."""
 SEARCH_SHARE: Final = 0.8
-"""Of the seconds aimed at: the rest is for what comes after the search."""
+"""Share of the seconds aimed at for the search; the rest is for what comes after it."""
 
 
 @dataclass(frozen=True, slots=True)

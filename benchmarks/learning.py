@@ -37,7 +37,7 @@ from solver.run_memory import predict_counted_memory
 from solver.runs import predict_runs
 
 FEWEST_ROWS: Final = 40
-"""Of a framework that is left out."""
+"""Fewest rows of a framework that is left out."""
 FEWEST_OTHERS: Final = 8
 """Rows that must be left to predict."""
 MOST_OTHERS: Final = 250

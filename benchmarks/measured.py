@@ -67,7 +67,7 @@ class Measured:
 
     @property
     def gpu_seconds_per_token(self) -> float:
-        """What configurations of one sweep are compared by."""
+        """Key by which configurations of one sweep are compared."""
         return self.scaled(self.seconds)
 
     def scaled(self, step_s: float) -> float:
@@ -76,7 +76,7 @@ class Measured:
 
 
 def runs_of(rows: Iterable[Row]) -> tuple[list[Measured], Counter[str]]:
-    """What can be priced, and why the rest cannot."""
+    """Rows that can be priced, and why the rest cannot."""
     kept: list[Measured] = []
     skipped: Counter[str] = Counter()
     for row in rows:
@@ -121,7 +121,7 @@ def listed_doubts(table: str = "rows") -> Mapping[str, str]:
 
 
 def _warned(each: Measured) -> str:
-    """What the source itself says against the row; empty where it says nothing."""
+    """Caveat of the source itself against the row; empty where there is none."""
     notes = text(each.row, "notes")
     if "suspicious" in notes.casefold():
         return "the notes call it suspicious"

@@ -32,7 +32,7 @@ LARGEST: Final = 1e18
 
 
 class InvalidQuestion(MeshwrightError):
-    """What was asked cannot be answered; the message says what to change."""
+    """Request that cannot be answered; the message says what to change."""
 
 
 class QuestionParser(argparse.ArgumentParser):

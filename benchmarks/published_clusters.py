@@ -50,7 +50,7 @@ USUAL_CARD: Final = {
 }
 """Gb/s per GPU of the kind's reference system (DGX A100, H100, B200, B300, NVL72 trays; Alps for GH200)."""
 SLOW_ETHERNET_GBIT: Final = 10.0
-"""Of a node, where a source only says that its Ethernet is slow."""
+"""Bandwidth of a node, where a source only says that its Ethernet is slow."""
 FABRICS: Final = (
     (r"omni-?path", "omni-path"),
     (r"slingshot", "slingshot"),

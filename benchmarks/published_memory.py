@@ -1,4 +1,4 @@
-"""What a row of a table of measured peaks says about memory: counter, unit, recomputed modules, offloading."""
+"""Memory in a row of a table of measured peaks: counter, unit, recomputed modules, offloading."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ layers wait in the host's memory (examples/sft_qwen3_8b_1m_context)."""
 
 
 def read_counter(row: Row) -> MemoryCounter:
-    """What counted the row's peak."""
+    """Counter of the row's peak."""
     said = f"{text(row, 'source')} {text(row, 'notes')}".casefold()
     return next((counter for pattern, counter in COUNTERS if re.search(pattern, said)), MemoryCounter.DRIVER)
 

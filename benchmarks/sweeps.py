@@ -17,7 +17,7 @@ from benchmarks.rows import text
 FloatArray = npt.NDArray[np.float64]
 
 LEAST_ROWS: Final = 4
-"""Of a sweep that is scored."""
+"""Fewest configurations of a sweep that is scored."""
 SHORT_LIST: Final = 3
 """Configurations that an engineer would try."""
 

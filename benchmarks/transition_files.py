@@ -30,7 +30,7 @@ from solver.experts.transitions import EVERY_CHANGE, ChangePrices
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What the command takes for transitions."""
+    """Transitions as the command takes them."""
     parser.add_argument("--transitions", type=Path, help="traces of tokens, or counts from layer to layer")
     parser.add_argument(
         "--least-locality", type=float, default=0.98, help="share of the best locality kept while balancing"

@@ -43,7 +43,7 @@ class StepTimes:
 
 @dataclass(frozen=True, slots=True)
 class RunLog:
-    """What a log says: steps, and the highest peak memory of any GPU with what counted it."""
+    """Figures of a log: steps, and the highest peak memory of any GPU with what counted it."""
 
     times: StepTimes
     peak_memory_bytes: float | None

@@ -15,7 +15,7 @@ from cluster_models.training.workload import TrainingWorkload
 
 
 class Backend(StrEnum):
-    """Which integer programming solver proves the placement."""
+    """Integer programming solver that proves the placement."""
 
     CBC = "cbc"
     HIGHS = "highs"

@@ -36,7 +36,7 @@ class AuditEntry(Act):
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Which entries are wanted; ``None`` means any.  ``subject`` is the beginning of one."""
+    """Filter of entries; ``None`` means any.  ``subject`` is the beginning of one."""
 
     actor: str | None = None
     action: str | None = None

@@ -19,7 +19,7 @@ from cluster_models.units import GIB
 
 
 class NodeTimeAnswer(ValueAnswer[NodeTime]):
-    """What a node's own timers said."""
+    """Times that a node's own timers measured."""
 
     node: str = Field(description="The node.", examples=["cnode2-001"])
     compute_time_s: Annotated[float, Holds("compute_s")] = Field(
@@ -147,7 +147,7 @@ class SuspectedPartAnswer(ValueAnswer[SuspectedPart]):
 
 
 class DriftAnswer(ValueAnswer[Drifts]):
-    """What the newest measured runs say."""
+    """Findings from the newest measured runs."""
 
     runs: Annotated[int, Computed(lambda drifts: len(drifts.runs))] = Field(
         description="Runs that were looked at, the newest 2000 at most.", examples=[48]
@@ -157,7 +157,7 @@ class DriftAnswer(ValueAnswer[Drifts]):
 
 
 class JobEffectAnswer(ValueAnswer[JobEffect]):
-    """What a calibration would change of a running job's prediction."""
+    """Change that a calibration would make to a running job's prediction."""
 
     job: str = Field(description="The job.", examples=["pretrain-a"])
     cluster: Annotated[str, Holds("cluster_name")] = Field(description="Its cluster.", examples=["h100-17-nodes"])

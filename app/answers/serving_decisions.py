@@ -42,7 +42,7 @@ class ConsideredServingAnswer(ValueAnswer[ConsideredServing]):
 
 
 class ServingDecisionAnswer(ValueAnswer[ServingDecision]):
-    """What becomes of one deployment."""
+    """Decision about one deployment."""
 
     job: Annotated[str, Holds("job_name")] = Field(description="The deployment.", examples=["chat"])
     job_id: str = Field(description="Its id.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])

@@ -32,9 +32,9 @@ class MeasuredRunRow(Owned, Base):
     framework: Mapped[str] = mapped_column(String(200))
     model: Mapped[str] = mapped_column(String(200))
     report: Mapped[dict[str, Any]]
-    """What was measured (``app.services.feedback.measured_runs.RunReport``)."""
+    """Measured figures (``app.services.feedback.measured_runs.RunReport``)."""
     predicted: Mapped[dict[str, Any]]
-    """What the plan said, and the nodes that it ran on."""
+    """Prediction of the plan, and the nodes that the run had."""
     run: Mapped[dict[str, Any]] = mapped_column(deferred=True)
     """The run as parameters are fitted to it."""
     ended_at: Mapped[datetime]

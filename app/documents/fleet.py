@@ -33,7 +33,7 @@ class OfferDocument(Document):
 
 
 class FleetLimits(Document):
-    """What a job is worth, and what limits it."""
+    """Worth and limits of a job."""
 
     weight: Positive = Field(1.0, description="Worth of a FLOP of its work.", examples=[1.0])
     tokens: Positive | None = Field(
@@ -65,7 +65,7 @@ class CurvePointDocument(ValueDocument[CurvePoint]):
 
 
 class FleetShareDocument(ValueDocument[FleetShare]):
-    """What one job gets."""
+    """Share of one job."""
 
     job: str = Field(description="The job.", examples=["pretrain-a"])
     pool: str = Field(description="Where its nodes are.", examples=["h100-17-nodes H100-SXM5-80GB"])

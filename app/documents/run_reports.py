@@ -21,7 +21,7 @@ _MOST_GIB: Final = 1e5
 
 
 class NodeTimeDocument(ValueDocument[NodeTime]):
-    """What the timers of a node's ranks say, as straggler detection prints it."""
+    """Times of a node's ranks, as straggler detection prints them."""
 
     node: Text = Field(description="The node.", examples=["cnode2-001"])
     compute_time_s: Annotated[Positive, Field(le=_LONGEST_STEP_S), Holds("compute_s")] = Field(
@@ -30,7 +30,7 @@ class NodeTimeDocument(ValueDocument[NodeTime]):
 
 
 class RunReportDocument(ValueDocument[RunReport]):
-    """What was measured of a run, and which plan it ran by."""
+    """Figures of a measured run, and the plan that it ran by."""
 
     plan: Annotated[
         Annotated[Text, Tag(_BY_ID)] | Annotated[PlanDocument, Tag(_IN_FULL)],
@@ -68,7 +68,7 @@ class RunReportDocument(ValueDocument[RunReport]):
 
 
 class RecalibrationRequest(Document):
-    """Which runs a calibration is to be fitted to: the newest 60 of those that match."""
+    """Filter of the runs that a calibration is fitted to: the newest 60 of those that match."""
 
     name: Text | None = Field(
         None,

@@ -24,7 +24,7 @@ Row = Annotated[list[Annotated[int, Field(strict=True, ge=0, lt=MOST_EXPERTS)]],
 
 
 class ExpertMapDocument(Document):
-    """Which expert lies in which slot: what an export takes and a placement answers."""
+    """Expert of each slot: what an export takes and a placement answers."""
 
     layers: list[Layer] = Field(
         min_length=1,

@@ -22,7 +22,7 @@ class Explained(Protocol):
 
     @property
     def reasons(self) -> Sequence[Remark]:
-        """What is done, and what speaks for it."""
+        """Action on the job, and what speaks for it."""
 
 
 def reason_of(made: Explained) -> str:

@@ -52,7 +52,7 @@ def curve_cells(point: CurvePoint) -> tuple[str, ...]:
 
 
 def headline(plan: FleetPlan) -> str:
-    """What the fleet does, and what it costs."""
+    """Throughput and cost of the fleet."""
     work = sum(share.flops_per_s for share in plan.shares)
     gpus = sum(share.gpus for share in plan.shares)
     told = f"{plural(len(plan.shares), 'job')} on {plural(gpus, 'GPU')}, {count(work / TFLOP)} model TFLOP/s in all"

@@ -8,7 +8,7 @@ from cluster_models.wording import joined
 
 
 def free_nodes_sentence(nodes: Sequence[str]) -> str:
-    """Which nodes are free and left out of a decision; empty where none is."""
+    """Nodes that are free and left out of a decision; empty where none is."""
     if not nodes:
         return ""
     lead = "1 node is free and no spare" if len(nodes) == 1 else f"{len(nodes):,} nodes are free and no spares"

@@ -67,7 +67,7 @@ def change_words(group: GroupDriftAnswer) -> str:
 
 
 def suspect_sentence(found: SuspectedPartAnswer) -> str:
-    """What points to a slow part, and how surely."""
+    """Evidence of a slow part, and how sure it is."""
     kind, slower = _KINDS[found.kind], percent(found.slowdown - 1)
     if len(found.names) == 1:
         subject = f"{kind.capitalize()} {found.names[0]} of {found.cluster}"
@@ -97,7 +97,7 @@ def summary(drift: DriftAnswer) -> str:
 
 
 def effect_lines(offered: RecalibrationAnswer) -> tuple[str, ...]:
-    """What a calibration that is offered would change."""
+    """Changes that a calibration on offer would make."""
     span = f"{moment(offered.oldest)} to {moment(offered.newest)}"
     fit = offered.calibration.fit
     return (

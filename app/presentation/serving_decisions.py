@@ -1,4 +1,4 @@
-"""What becomes of serving deployments after failures, in words and figures."""
+"""Decisions about serving deployments after failures, in words and figures."""
 
 from __future__ import annotations
 

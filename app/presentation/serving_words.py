@@ -25,7 +25,7 @@ ANSWER: Final = "time to last token"
 
 
 def statistic_words(workload: ServingWorkload) -> str:
-    """What the limits of a workload hold for: "mean" or "90th percentile"."""
+    """Statistic that the limits of a workload hold for: "mean" or "90th percentile"."""
     share = workload.limit_percentile
     return "mean" if share is None else f"{ordinal(100 * share)} percentile"
 

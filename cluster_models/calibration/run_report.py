@@ -19,7 +19,7 @@ class NodeTime:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """What was measured of a run, in seconds and bytes.
+    """Figures of a measured run, in seconds and bytes.
 
     ``step_s`` is the median step after warm-up, ``step_low_s`` and ``step_high_s`` the 10th and 90th percentile,
     and ``steps`` how many were measured.  ``peak_memory_bytes`` is of the fullest GPU, by ``memory_counter``.
@@ -51,7 +51,7 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True)
 class PredictedRun:
-    """What the plan of a run had said, and where it ran.
+    """Prediction of the plan of a run, and where it ran.
 
     ``low_s`` and ``high_s`` bound the plan's prediction interval, ``peak_memory_bytes`` is what the report's
     counter should have shown.  ``hosts`` are in rank order; ``pairs`` of them exchange most.

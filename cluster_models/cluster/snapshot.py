@@ -13,8 +13,8 @@ from cluster_models.errors import InvalidCluster
 class LinkShare:
     """Remaining share of the bandwidth that the links between two nodes had when they were measured.
 
-    Both directions; ``other`` empty stands for all links that leave ``node``.  Of several shares of one pair the
-    least holds.
+    Both directions; ``other`` empty stands for all links that leave ``node``.  The least of several
+    shares of one pair holds.
     """
 
     node: str

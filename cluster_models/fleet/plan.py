@@ -27,7 +27,7 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True)
 class FleetShare:
-    """What one job gets.
+    """Share of one job.
 
     ``flops_per_s``: model FLOP a second; ``ends_after_s`` and ``usd_in_all``: of all its tokens, where it says how
     many; ``nodes`` are those it is given, of which ``plan`` may leave some unused.
@@ -67,7 +67,7 @@ class FleetPlan:
 
 
 class NoFleetReason(StrEnum):
-    """What stands against every fleet plan."""
+    """Obstacle to every fleet plan."""
 
     JOB_FITS_NOWHERE = "job_fits_nowhere"
     """Some job that must run fits on no number of nodes that pools and budget allow."""

@@ -132,7 +132,7 @@ class ConsideredServing:
 
 @dataclass(frozen=True, slots=True)
 class ServingDecision:
-    """What becomes of one deployment.
+    """Decision about one deployment.
 
     ``plan`` is the one that it serves by afterwards, ``None`` where nothing serves.  Replicas by their numbers:
     ``lost`` and ``stopped`` of the plan before, ``kept`` pairs of old and new number, ``started`` of the new plan.

@@ -51,7 +51,7 @@ class SlowLink:
 
     @property
     def share(self) -> float:
-        """What it reaches of its class's curve, below 1."""
+        """Share of its class's curve that it reaches, below 1."""
         return self.bytes_per_s / self.class_bytes_per_s
 
 
@@ -94,7 +94,7 @@ def slow_pairs(links: Sequence[SlowLink]) -> tuple[SlowLink, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Load:
-    """What was measured with so many flows and messages of one size: pairs, their classes (L,) and rates (L,)."""
+    """Measurements with so many flows and messages of one size: pairs, their classes (L,) and rates (L,)."""
 
     flows: float
     message_bytes: float

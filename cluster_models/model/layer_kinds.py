@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 
 class Mixer(StrEnum):
-    """What mixes the tokens of a layer."""
+    """Mixer of the tokens of a layer."""
 
     FULL = "full"
     """Attention to all earlier tokens, or to those that an indexer picks of them."""
@@ -30,7 +30,7 @@ ATTENDING: Final = frozenset({Mixer.FULL, Mixer.WINDOW, Mixer.PARALLEL})
 
 
 class AttentionGate(StrEnum):
-    """What a sigmoid gate, projected from the layer's input, weighs of attention's output."""
+    """Grain of a sigmoid gate on attention's output, projected from the layer's input."""
 
     NONE = "none"
     HEAD = "head"
@@ -40,7 +40,7 @@ class AttentionGate(StrEnum):
 
 
 class Mlp(StrEnum):
-    """What works on each token of a layer alone."""
+    """Part of a layer that works on each token alone."""
 
     DENSE = "dense"
     EXPERTS = "experts"

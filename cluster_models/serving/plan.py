@@ -62,7 +62,7 @@ class IdleGpus:
 
 
 class LossReason(StrEnum):
-    """What decides against an alternative."""
+    """Reason against an alternative."""
 
     OBJECTIVE = "objective"
     """It meets the limits and is worse by the objective."""
@@ -140,7 +140,7 @@ class ServingCertificate:
 
 
 class ServingWarningKind(StrEnum):
-    """What to doubt about a serving plan."""
+    """Doubt about a serving plan."""
 
     ESTIMATED_LINKS = "estimated_links"
     """Links that the plan uses were not measured; subject: the nodes."""

@@ -28,7 +28,7 @@ class NoServingReason(StrEnum):
 
 
 class RemedyKind(StrEnum):
-    """What would make a plan possible."""
+    """Remedy that would make a plan possible."""
 
     FIRST_TOKEN_LIMIT = "first_token_limit"  # noqa: S105 - a limit's name
     """Raise the limit on the time to the first token to ``value`` seconds."""

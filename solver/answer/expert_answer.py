@@ -62,7 +62,7 @@ def expert_balance(problem: PlanningProblem, candidate: Candidate, assignment: I
 
 
 def expert_warnings(slots: ExpertSlots | None, balance: ExpertBalance | None, step_s: float) -> Iterator[Remark]:
-    """What the plan assumes about its experts."""
+    """Assumptions of the plan about its experts."""
     if slots is None or balance is None:
         return
     natural = tuple(range(slots.experts))

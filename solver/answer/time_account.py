@@ -14,7 +14,7 @@ from solver.refine import Candidate
 CONTEXT, EXPERT, PARAMETER = range(3)
 """Order of the kinds of crossing traffic in ``Arrays.cross_pairs``."""
 CATEGORIES: Final = ("forward", "backward", "weights")
-"""Of the kinds of event: where backwards are split, ``backward`` is the part for activations."""
+"""Kinds of event; where backwards are split, ``backward`` is the part for activations."""
 ROUNDING: Final = 1e-12
 """Share of a step below which a difference of times is floating point's, not the schedule's."""
 

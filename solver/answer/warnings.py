@@ -144,7 +144,7 @@ def _model_parts(problem: PlanningProblem) -> list[Remark]:
 
 
 def _documents(problem: PlanningProblem, candidate: Candidate) -> list[Remark]:
-    """What documents of mixed lengths cost: padding, and waits of ranks and pipeline stages for longer ones."""
+    """Cost of documents of mixed lengths: padding, and waits of ranks and pipeline stages for longer ones."""
     workload = problem.workload
     if workload.lengths is None:
         return []

@@ -63,7 +63,7 @@ def _placement_rules(plan: ServingPlan, problem: ServingProblem) -> Iterator[str
 
 
 def _place_rules(replica: Replica, place: GpuPlace, node: Node | None, problem: ServingProblem) -> Iterator[str]:
-    """What is wrong with the GPUs of one node."""
+    """Violations on the GPUs of one node."""
     name = f"Replica {replica.number}"
     if node is None or not node.usable:
         yield f"{name} uses {place.node}, which is no usable node."

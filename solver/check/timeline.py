@@ -102,7 +102,7 @@ def _of_category(events: Events, category: str) -> Events:
 
 
 def _needs(found: dict[str, Found], last: int) -> Iterator[tuple[TimelineEvent, TimelineEvent]]:
-    """What must end before what: stage after stage there and back, a backward after its own forward.
+    """Order that events must keep: stage after stage there and back, a backward after its own forward.
 
     Gradients of weights follow the backward that they belong to.
     """

@@ -200,7 +200,7 @@ def _merged_blocks(gpu: Processor, architecture: Architecture, sizes: LocalSizes
 
 
 def mixer_block(gpu: Processor, architecture: Architecture, sizes: LocalSizes, mixer: Mixer) -> Seconds:
-    """What surrounds a mixer's attention core: projections, rotation, norm and residual addition, other kernels.
+    """Parts around a mixer's attention core: projections, rotation, norm and residual addition, other kernels.
 
     Bytes in 16 bits: norm and residual 5 passes over the h-wide stream (split over the sequence), rotation
     reads and writes queries and keys; backward moves twice as many.

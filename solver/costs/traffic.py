@@ -122,7 +122,7 @@ class LayerTraffic:
 
 
 def joined_traffic(kinds: Sequence[LayerTraffic], layers: IntArray, again: FloatArray) -> CrossTraffic:
-    """What crosses nodes in chunks with ``layers``, (C, K) or (n, C, K), of each kind.
+    """Traffic between nodes in chunks with ``layers``, (C, K) or (n, C, K), of each kind.
 
     ``again`` (n, C, K): forward passes that run once more in backward.  Messages of a kind with smaller ones count
     by their bytes.  What hides a message is the mean over the layers that send any.
@@ -168,7 +168,7 @@ def both(first: LayerTraffic, second: LayerTraffic) -> LayerTraffic:
 
 
 def no_traffic(sizes: LocalSizes) -> LayerTraffic:
-    """What a layer without such a collective sends."""
+    """Traffic of a layer without such a collective: none."""
     nothing = np.zeros_like(sizes.tokens)
     inside = Seconds(nothing, nothing, sizes.no_weights)
     return LayerTraffic(inside, nothing, nothing, nothing, nothing, nothing)
@@ -210,7 +210,7 @@ def tensor_traffic(
 def context_traffic(
     gpu: GpuKind, architecture: Architecture, sizes: LocalSizes, mixer: Mixer, *, core: Seconds, domain: int
 ) -> LayerTraffic:
-    """What context ranks exchange in a layer of ``mixer``, whose attention core takes ``core``.
+    """Exchange of context ranks in a layer of ``mixer``, whose attention core takes ``core``.
 
     Groups of more than ``domain`` GPUs, their tensor ranks included, span nodes.
     """

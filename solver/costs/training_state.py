@@ -95,7 +95,7 @@ def homes_of(architecture: Architecture, configuration: Configuration) -> BoolAr
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shares:
-    """Who holds what of an axis: rows (R,) of a member and an interval, in steps of 1 / ``grid``."""
+    """Owners of the parts of an axis: rows (R,) of a member and an interval, in steps of 1 / ``grid``."""
 
     grid: int
     member: IntArray

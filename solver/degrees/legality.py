@@ -151,7 +151,7 @@ def _check_model(problem: PlanningProblem) -> None:
 
 
 def _shared_by_context(model: Architecture) -> str:
-    """What else context ranks share out, as the end of a sentence."""
+    """Further work that context ranks share out, as the end of a sentence."""
     heads = [f"{model.linear_attention.key_heads} heads of linear attention"] if model.linear_attention else []
     heads += [f"{model.state_space.heads} heads of the state space"] if model.state_space else []
     return "".join(f", and it must divide the {each}" for each in heads)

@@ -1,7 +1,7 @@
 """GPU kinds of pipeline ranks where a plan mixes kinds.
 
 Consecutive pipeline ranks run on one kind, the same in every replica, and a node serves ranks of its own kind
-only.  Of the faster kinds a plan takes as many ranks as their nodes can hold, the rest goes to the slowest; kinds
+only.  A plan takes as many ranks of the faster kinds as their nodes can hold; the rest goes to the slowest; kinds
 may follow each other in any order.  A mix is considered only where it pays in sum: where the GPUs it takes have
 more achievable FLOP/s together than all GPUs of any one of its kinds alone (as many as may be used).
 """

@@ -49,7 +49,7 @@ class Option:
 
     @property
     def usd_per_hour(self) -> float:
-        """What the nodes cost."""
+        """Cost of the nodes."""
         return self.nodes * self.pool.usd_per_node_hour
 
     def work(self, step_s: float) -> float:
@@ -136,7 +136,7 @@ def _optimistic_steps(problem: PlanningProblem, least_gpus: int, gpus_per_node: 
 
 
 def _spaced(counts: Sequence[int]) -> set[int]:
-    """Of all numbers of nodes that plans may use, increasing, those that are looked at; the largest is one."""
+    """Numbers of nodes to look at among all that plans may use, increasing; the largest is one."""
     found = list(counts[:EVERY_COUNT])
     for count in counts[EVERY_COUNT:]:
         if count * EVERY_COUNT >= found[-1] * (EVERY_COUNT + 1) or count == counts[-1]:

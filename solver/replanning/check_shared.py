@@ -83,7 +83,7 @@ def _serving_rules(problem: SharedProblem, decision: BatchDecision) -> Iterator[
 
 
 def _plan_rules(own: RecoveryProblem, made: ServingDecision) -> list[str]:
-    """What an independent reading of the plan finds, on the GPUs that the deployment may use."""
+    """Violations that an independent reading of the plan finds, on the GPUs that the deployment may use."""
     if made.plan is None:
         return []
     offered = {(idle.node, gpu) for idle in made.plan.idle for gpu in idle.gpus} | made.held

@@ -41,7 +41,7 @@ def reasons_of(
     rivals: Sequence[RecoveryOption],
     takers: Mapping[Gpu, str],
 ) -> tuple[Remark, ...]:
-    """What is done, and what speaks for it.
+    """Action on a job, and what speaks for it.
 
     ``rivals`` are the job's other options, ``takers`` names the job on each GPU after the decision.
     """

@@ -118,7 +118,7 @@ def _certificate(found: Found, options: SearchOptions) -> ServingCertificate:
 
 
 def provenance_of(problem: ServingProblem, options: SearchOptions) -> Provenance:
-    """What a plan of ``problem`` is made from."""
+    """Provenance of a plan of ``problem``."""
     return Provenance(
         product_version=version("meshwright"),
         cost_model_version=SERVING_MODEL_VERSION,

@@ -153,7 +153,7 @@ class StepDocument(Document):
 
 
 class ApprovalDocument(StepDocument):
-    """Which answer of a replan is approved."""
+    """Choice of the answer of a replan that is approved."""
 
     answer: Answer = Field(
         Answer.DECISION,

@@ -18,7 +18,7 @@ from cluster_models.serving.plan import ServingPlan
 def serving_sections(
     decisions: Sequence[ServingDecision], before: Mapping[str, ServingPlan]
 ) -> Iterator[RenderableType]:
-    """What each deployment answers, and why; ``before`` are the plans by which they served, by job id."""
+    """Throughput of each deployment, and why; ``before`` are the plans by which they served, by job id."""
     if not decisions:
         return
     table = Table(box=box.SIMPLE, pad_edge=False)

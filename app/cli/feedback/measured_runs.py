@@ -128,7 +128,7 @@ def run_recalibrate(
 
 
 def _of_log(log: str, plan: Plan) -> dict[str, Any]:
-    """What a log says of a run of the plan."""
+    """Figures of a run of the plan, from its log."""
     each_s = plan.tokens_per_s_per_gpu * plan.time.step_s
     found = read_run_log(read_text(log), tokens_per_step_per_gpu=each_s)
     told: dict[str, Any] = {

@@ -179,7 +179,7 @@ DONE: Final[Mapping[str, Words]] = {
     "frees_gpus": "it frees its GPUs for others",
     "not_worked_out": "nothing can be worked out for it: {problem}",
 }
-"""What becomes of a job."""
+"""Actions on a job."""
 
 PREFERENCES: Final[Mapping[str, Words]] = {
     "gains_too_little": _gains_too_little,
@@ -196,7 +196,7 @@ PREFERENCES: Final[Mapping[str, Words]] = {
     "more_to_move": _more_to_move,
     "more_spares": "it takes more spares, which are worth something kept",
 }
-"""What speaks for an option, or against it."""
+"""Arguments for an option, or against it."""
 
 IMPOSSIBLE: Final[Mapping[str, Words]] = {
     "nodes_cannot_carry": "{nodes:names} cannot carry its ranks any more",
@@ -236,7 +236,7 @@ LIMITS: Final[Mapping[str, Words]] = {
     "limit_gpus": "GPUs",
     "limit_plan": "its plan",
 }
-"""What limits the throughput of a job, as a noun."""
+"""Limits of the throughput of a job, as nouns."""
 
 HARDENINGS: Final[Mapping[str, Words]] = {
     "more_instances": "Keep {instances} instances of the optimizer instead of {before}: {gpu_bytes:gib} more on a "

@@ -167,7 +167,7 @@ WARNINGS: Final[Mapping[str, Words]] = {
     "experts_reordered": "Experts leave their natural order: the step time holds for a checkpoint permuted as the "
     "exports say; with experts in contiguous blocks the same plan would take {contiguous_step_s:.3g} s a step "
     "instead of {step_s:.3g} s.",
-    "layers_not_counted": "Of {of} layers with experts {layers} were not counted: they keep their order and are "
+    "layers_not_counted": "{layers} of {of} layers with experts were not counted: they keep their order and are "
     "taken at the calibrated imbalance.",
     "worse_balanced_workload": _worse_balanced,
     "micro_batches_rerouted": "Micro-batches of {job} are re-routed around lost ranks.",

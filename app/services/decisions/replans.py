@@ -31,7 +31,7 @@ _WAITS: Final = (ReplanStatus.SOLVING, ReplanStatus.PROPOSED)
 
 
 class Answer(StrEnum):
-    """Which of a replan's two answers is meant."""
+    """One of a replan's two answers."""
 
     DECISION = "decision"
     """Answer that the solver found; the safe answer where it found none."""

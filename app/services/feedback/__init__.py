@@ -1,1 +1,1 @@
-"""What became of plans: measured runs beside their predictions, drift, slow parts, recalibration."""
+"""Feedback on plans: measured runs beside their predictions, drift, slow parts, recalibration."""

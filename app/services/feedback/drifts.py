@@ -27,7 +27,7 @@ JOINED: Final = " - "
 
 
 class Grouping(StrEnum):
-    """What runs of one group have in common."""
+    """Property that runs of one group share."""
 
     CLUSTER = "cluster"
     FRAMEWORK = "framework"
@@ -35,7 +35,7 @@ class Grouping(StrEnum):
 
 
 class Evidence(StrEnum):
-    """What points to a slow part."""
+    """Kind of evidence of a slow part."""
 
     RUNS = "runs"
     """All newest runs that used it were slow, and others were not."""

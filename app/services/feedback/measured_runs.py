@@ -70,7 +70,7 @@ class MeasuredRunRecord:
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Which runs: of a cluster by name or id, of a framework, that ended since a moment."""
+    """Filter of runs: of a cluster by name or id, of a framework, that ended since a moment."""
 
     cluster: str | None = None
     framework: str | None = None

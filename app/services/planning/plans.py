@@ -52,7 +52,7 @@ class PlanRecord:
     options: SearchOptions
     progress: Progress | None
     course: tuple[CoursePoint, ...]
-    """Of the search so far, kept when it has ended."""
+    """Best plan and bound over the search so far, kept when it has ended."""
     error: PlanError | None
     created_at: datetime
     started_at: datetime | None

@@ -1,4 +1,4 @@
-"""What groups of one kind alone would reach on the best links there are, and why they are not the plan."""
+"""Throughput of groups of one kind alone on the best links there are, and why they are not the plan."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def alternatives_of(
 
 
 def _objective(prices: Priced, zones: Sequence[Zone], goal: ServingGoal, plan: Sequence[ReplicaGroup]) -> float:
-    """What the plan's groups of this model count in the objective, without the model's weight."""
+    """Part of the plan's groups of this model in the objective, without the model's weight."""
     outputs = prices.served.workload.output_tokens
     if demand(prices.served, goal).is_exact:
         return outputs * sum(each.requests_per_s for each in plan)

@@ -1,4 +1,4 @@
-"""What groups of one model offer the integer program: loads, rates and costs, without those that others replace."""
+"""Groups of one model in the integer program: loads, rates and costs, without those that others replace."""
 
 from __future__ import annotations
 
@@ -172,14 +172,14 @@ def offers_of(prices: Priced, zones: Sequence[Zone], goal: ServingGoal) -> list[
 def _costs(
     prices: Priced, group: Group, requests_per_s: FloatArray, zones: Sequence[Zone], goal: ServingGoal
 ) -> FloatArray:
-    """What the objective, as a minimum, counts for one group at each rate."""
+    """Coefficient of one group in the objective, a minimum, at each rate."""
     if goal.objective.is_maximum:
         return -prices.served.weight * prices.served.workload.output_tokens * requests_per_s
     return np.full(len(requests_per_s), gpu_cost(zones[group.zone].gpu, goal) * group.gpus)
 
 
 def gpu_cost(gpu: GpuKind, goal: ServingGoal) -> float:
-    """What one GPU counts for an objective that is a minimum; infinite without a price where it is cost."""
+    """Coefficient of one GPU in an objective that is a minimum; infinite without a price where it is cost."""
     if goal.objective is ServingObjective.COST:
         return math.inf if gpu.price_usd_per_hour is None else gpu.price_usd_per_hour
     return gpu.power_watts if goal.objective is ServingObjective.POWER else 1.0

@@ -37,7 +37,7 @@ from solver.serving.planning.groups import Group
 from solver.serving.planning.zones import MOST_CUT, IslandClass, Zone
 
 GPU_TIE: Final = 1e-7
-"""What a GPU costs beside a maximum, over the largest single term of it: of equal plans the smallest is taken."""
+"""Cost of a GPU beside a maximum, over the largest single term of it: the smallest of equal plans is taken."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -36,7 +36,7 @@ def without_gpus(problem: ServingProblem, provenance: Provenance) -> NoServingPl
 
 
 def refusal_of(problem: ServingProblem, site: Site, found: Found, provenance: Provenance) -> NoServingPlan:
-    """What stands against a plan: no group meets the limits, or those that do cannot carry the load.
+    """Obstacle to a plan: no group meets the limits, or those that do cannot carry the load.
 
     Raises ``InvalidWorkload`` where pinned degrees leave no worker at all.
     """
@@ -60,7 +60,7 @@ def refusal_of(problem: ServingProblem, site: Site, found: Found, provenance: Pr
 
 
 def _for_load(problem: ServingProblem, site: Site, found: Found, provenance: Provenance) -> NoServingPlan:
-    """What the cluster keeps up with at most, each model alone where several share it."""
+    """Largest load that the cluster keeps up with, each model alone where several share it."""
     for model, (served, prices) in enumerate(zip(problem.models, found.prices, strict=True)):
         alone = replace(problem, models=(served,), goal=replace(problem.goal, objective=ServingObjective.GOODPUT))
         most = search(alone, site, SearchOptions(gap=0.01, time_limit_s=20.0), lambda: False)

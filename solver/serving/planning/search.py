@@ -108,7 +108,7 @@ def _solved(
 
 
 def _bound(problem: ServingProblem, site: Site, offers: Sequence[Offer], solved: Solved) -> float:
-    """What no plan beats, in the unit of the objective."""
+    """Bound on every plan, in the unit of the objective."""
     bound = solved.outcome.bound
     if problem.goal.objective.is_maximum:
         return -bound + gpu_tie(offers) * sum(len(island.gpus) for island in site.islands)

@@ -1,4 +1,4 @@
-"""What one serving deployment can do after failures, each priced: carry on, start replicas, plan all anew."""
+"""Options of one serving deployment after failures, each priced: carry on, start replicas, plan all anew."""
 
 from __future__ import annotations
 
