@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Iterator
@@ -13,9 +12,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from rich.console import Console
 
-from app.cli.clusters.cluster_view import cluster_view
 from app.db.engine import make_engine, make_read_session_factory, make_session_factory, transaction
 from app.db.status import PlanStatus
 from app.documents.cluster import ClusterDocument
@@ -23,10 +20,9 @@ from app.documents.framework import FrameworkSettings
 from app.jobs.client import JobClient
 from app.main import create_app
 from app.metrics import make_metrics
-from app.presentation.cluster import cluster_figures, cluster_report, node_row
 from app.resources import Service
 from app.serialization import jsonable
-from app.services.clusters import clusters, snapshots
+from app.services.clusters import snapshots
 from app.services.planning import plans, solves
 from app.settings import Settings
 from app.trusted_requests import TrustedRequests
@@ -391,28 +387,6 @@ def test_lists_and_nodes_are_searched(browser: TestClient, plan_id: str) -> None
     found = {text: browser.get(f"/clusters/two-and-a-spare?node={text}").text for text in ("ready+L1", "l2")}
     assert found["ready+L1"].partition('id="nodes"')[2].count('<tr><th scope="row">') == 3
     assert "No node matches." in found["l2"]
-
-
-def test_page_and_terminal_report_the_same_of_a_cluster(browser: TestClient, service: Service) -> None:
-    """Facts, nodes, classes of links, what was not measured, and doubts."""
-    browser.post("/clusters/new", data={"cluster_text": _cluster_text()})
-    with service.read_sessions() as session:
-        stored = clusters.get_cluster(session, reference="two-and-a-spare")
-        figures = cluster_figures(snapshots.current_snapshot(session, stored=stored))
-    report, shown = cluster_report(figures), io.StringIO()
-    Console(file=shown, width=900).print(cluster_view(figures.snapshot))
-    page = unescape(browser.get("/clusters/two-and-a-spare").text)
-    words = [
-        *(value for _, value in report.facts),
-        *(cell for row in report.classes for cell in row),
-        *(row.gpus for row in map(node_row, small_cluster().nodes)),
-        *report.suspicions,
-        report.load,
-        report.unmeasured,
-        report.slow_sentence,
-    ]
-    assert [text for text in words if text not in page] == []
-    assert [text for text in words if text not in shown.getvalue()] == []
 
 
 def test_a_link_has_an_address_with_its_curve_and_tests(browser: TestClient) -> None:
