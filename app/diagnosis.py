@@ -19,7 +19,7 @@ from app.db.engine import make_engine
 from app.db.migrate import MIGRATIONS_FOLDER, is_current, refuse_newer
 from app.example_files import examples_folder
 from app.settings import Settings
-from app.starting import AddressRefused, CannotStart, connect, explained, listening_socket, unknown_settings
+from app.startup import AddressRefused, CannotStart, connect, explained, listening_socket, unknown_settings
 from cluster_models.errors import MeshwrightError
 from cluster_models.units import GIB
 from solver.compiled import step_seconds

@@ -64,11 +64,11 @@ from app.jobs.runtime import JobRuntime, lock_data_folder
 from app.jobs.worker import run_worker
 from app.logs import configure_logs
 from app.metrics import Metrics, make_metrics
-from app.observed import ObservedRequests
 from app.problems import PROBLEM_RESPONSE
+from app.request_log import ObservedRequests
 from app.resources import Service
 from app.settings import DEFAULT_TENANT, Role, Settings
-from app.starting import connect, explained, listening_socket
+from app.startup import connect, explained, listening_socket
 from app.tracing import start_tracing
 from app.trusted_requests import TrustedRequests
 from app.warming import warm_up_beside

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from app.imports.collecting import never_collected
 from app.imports.dry_run import Report, dry_run
+from app.imports.garbage_collection import never_collected
 from app.imports.report import answer_of
 from app.imports.sources import SentFile
 from cluster_models.units import MIB

@@ -21,7 +21,7 @@ import uvicorn
 from app.api.v1.answers import PREFIX
 from app.main import create_app
 from app.settings import Role, Settings
-from app.starting import listening_socket
+from app.startup import listening_socket
 
 SIZES = [float(2**20 + 1000 * step) for step in range(100)]
 

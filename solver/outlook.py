@@ -15,9 +15,9 @@ from cluster_models.links.model import effective_links
 from cluster_models.training.plan import Configuration, NoPlan
 from solver.answer.assemble import configuration_of
 from solver.answer.remedies import no_plan
-from solver.answer.rules_unkept import no_plan_by_rules
+from solver.answer.unmet_rules import no_plan_by_rules
 from solver.degrees.promising import fits_memory
-from solver.degrees.ruled import taken
+from solver.degrees.rule_filter import taken
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import place

@@ -22,9 +22,9 @@ from solver.candidates import IntArray, batch_of
 from solver.check.configuration import configuration_violations, layer_violations
 from solver.compiled import step_seconds
 from solver.degrees.enumeration import Grid
-from solver.degrees.mixing import stage_kinds
-from solver.degrees.ruled import check_units
-from solver.degrees.staging import StageKinds, kind_rows, objective_weight
+from solver.degrees.kind_mixes import stage_kinds
+from solver.degrees.rule_filter import check_units
+from solver.degrees.stage_costs import StageKinds, kind_rows, objective_weight
 from solver.pipeline.schedule import MOST_EVENTS
 from solver.placement.bounds import placement_bound_s
 from solver.placement.cluster_fabrics import fabrics, mixed_fabrics, regrouped

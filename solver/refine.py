@@ -18,7 +18,7 @@ from solver.candidates import CandidateBatch, IntArray
 from solver.costs.memory import StageMemoryParts
 from solver.costs.step_costs import StepCosts
 from solver.degrees.layout import Layout, chunk_layers
-from solver.degrees.staging import StageKinds, costs_of, kind_rows, layout_of, memory_of, micro_batches_of
+from solver.degrees.stage_costs import StageKinds, costs_of, kind_rows, layout_of, memory_of, micro_batches_of
 from solver.placement.bounds import placement_bound_s
 from solver.placement.build import build_placement
 from solver.placement.fabric import Fabric

@@ -23,13 +23,13 @@ from solver.answer.alternatives import place_runners_up
 from solver.answer.choice import MOST_GIVEN_UP, choose
 from solver.answer.conclusion import conclude, describe
 from solver.answer.remedies import no_plan
-from solver.answer.rules_unkept import no_plan_by_rules, none_found
 from solver.answer.survival import with_losses
+from solver.answer.unmet_rules import no_plan_by_rules, none_found
 from solver.degrees.legality import check_workload
 from solver.degrees.priced import PricedCandidates
 from solver.degrees.promising import IsTimeUp, price_fitting, price_promising
-from solver.degrees.ruled import Kept, kept_candidates, ruled_fabrics, taken
-from solver.degrees.surviving import surviving
+from solver.degrees.rule_filter import Kept, kept_candidates, ruled_fabrics, taken
+from solver.degrees.survival_rules import surviving
 from solver.ilp import OPTIMALITY_TOLERANCE
 from solver.placement.cluster_fabrics import fabrics, mixed_fabrics
 from solver.placement.fabric import Fabric
@@ -103,7 +103,7 @@ def plan(
 ) -> Plan | NoPlan:
     """The best plan found within the budget, with its certificate, or why none fits.
 
-    What ``workload.survive`` asks is kept through placement rules and shardings (``solver.degrees.surviving``).
+    Placement rules and shardings keep what ``workload.survive`` asks (``solver.degrees.survival_rules``).
     Raises ``InvalidInput`` where the workload contradicts the model or the cluster.  A cancelled search returns
     the best plan so far, with a certificate that says so.
     """

@@ -20,7 +20,7 @@ from app.access.principals import ROLES, Principal
 from app.db.access_tables import LONGEST_NAME
 from app.services.errors import NotFound
 from app.settings import DEFAULT_TENANT, LOOPBACK, Settings
-from app.starting import CannotStart
+from app.startup import CannotStart
 from cluster_models.errors import MeshwrightError
 
 ANSWER_PATH: Final = "/sign-in/answer"

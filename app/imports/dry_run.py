@@ -12,8 +12,8 @@ from typing import Final
 from app.documents.cluster import ClusterDocument, samples_of
 from app.documents.measurements import MeasurementsDocument
 from app.documents.reading import FieldProblem, problems_of
-from app.imports.collecting import seldom_collected
 from app.imports.documents import cluster_document, measurements_document, node_changes
+from app.imports.garbage_collection import seldom_collected
 from app.imports.sources import SentFile, open_files
 from app.imports.unused_answers import UnusedAnswer, unused_answers
 from app.presentation.figures import plural

@@ -7,8 +7,8 @@ from typing import Final
 
 from app.documents.reading import FieldProblem
 from app.documents.remarks import RemarkDocument
-from app.imports.blocking import blocked_by, origins_of
 from app.imports.dry_run import Report
+from app.imports.obstacles import blocked_by, origins_of
 from app.imports.report_answers import (
     AsideAnswer,
     ConflictAnswer,

@@ -11,8 +11,8 @@ from app.documents.cluster import ClusterDocument
 from app.documents.measurements import MeasurementsDocument
 from app.documents.remarks import RemarkDocument
 from app.documents.values import Computed, Given, Holds, ValueAnswer
-from app.imports.blocking import is_needed
 from app.imports.documents import shown
+from app.imports.obstacles import is_needed
 from cluster_models.cluster.topology import NodeState
 from readers.frame.facts import HealthFact, Name, Origin
 from readers.frame.findings import Finding, Severity

@@ -11,8 +11,8 @@ import structlog
 
 from app.db.replan_tables import ReplanRow
 from app.jobs.child import ChildEnd, Ending, run_child
+from app.jobs.child_progress import Following
 from app.jobs.context import JobContext
-from app.jobs.following import Following
 from app.jobs.patience import for_owner, patiently
 from app.replan_request import ReplanRequest
 from app.services.decisions import replan_solves

@@ -18,7 +18,7 @@ from app.db.status import PlanStatus
 from app.db.tables import ClusterRow
 from app.db.tenancy import for_each_owner, for_owner
 from app.jobs.client import DONE, OPEN_JOBS, JobClient
-from app.services.decisions import preparations, replan_solves, waking
+from app.services.decisions import preparations, replan_solves, timed_replans
 from app.services.decisions.safe_answers import answer_safely
 from app.services.planning import solves, turns
 from app.services.planning.solves import failure
@@ -72,8 +72,8 @@ def queue_decisions(sessions: SessionFactory, client: JobClient) -> None:
 
     for own in for_each_owner(sessions, ClusterRow):
         with transaction(own) as session:
-            waking.wake_waiting(session, now=now)
-            waking.wake_deadlines(session, now=now)
+            timed_replans.wake_waiting(session, now=now)
+            timed_replans.wake_deadlines(session, now=now)
     _queue(sessions, client, waiting=waiting, enqueue=client.enqueue_decision, broke=broke)
 
 

@@ -15,9 +15,9 @@ from app.replan_request import ReplanRequest
 from app.serialization import jsonable
 from solver.replanning.check_shared import check_shared
 from solver.replanning.decide import ReplanProgress
+from solver.replanning.joint_decision import decide_together
 from solver.replanning.prepared import prepare
 from solver.replanning.problem import ReplanProblem
-from solver.replanning.together import decide_together
 
 LAST_IN_LINE: Final = 15
 """Niceness of preparing: decisions and solves come first."""

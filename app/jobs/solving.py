@@ -11,8 +11,8 @@ from opentelemetry import trace
 
 from app.db.status import PlanStatus
 from app.jobs.child import ChildEnd, Ending, run_child
+from app.jobs.child_progress import Following
 from app.jobs.context import JobContext
-from app.jobs.following import Following
 from app.jobs.patience import patiently
 from app.services.planning import solves
 from app.services.planning.course import Course

@@ -16,8 +16,8 @@ from cluster_models.training.workload import Sharding
 from solver.candidates import ORDER_CODES, SHARDING_CODES, IntArray
 from solver.compiled import step_seconds, violations
 from solver.placement.build import degrees_of
-from solver.placement.possible import kept_by_nodes
 from solver.placement.problem import no_uplinks
+from solver.placement.rule_counting import kept_by_nodes
 from solver.placement.rules import NODE, Terrain, compile_rules, terrain_of
 from solver.problem import PlanningProblem
 from solver.refine import Candidate

@@ -16,7 +16,7 @@ from cluster_models.training.failure_domains import FailureDomainLosses
 from cluster_models.training.plan import NoPlan, Plan
 from solver.answer.remedies import SHARD_OPTIMIZER, SHARD_PARAMETERS
 from solver.costs.training_state import PlanState, states_of
-from solver.degrees.surviving import losses_of
+from solver.degrees.survival_rules import losses_of
 
 if TYPE_CHECKING:
     from cluster_models.cluster.topology import Cluster, Node
@@ -29,7 +29,7 @@ _SHARDING_REMEDIES: Final = {SHARD_OPTIMIZER, SHARD_PARAMETERS}
 
 
 def with_losses(answer: Plan | NoPlan, problem: PlanningProblem) -> Plan | NoPlan:
-    """The answer to ``problem``, found for what ``surviving`` makes of it, with what it survives.
+    """The answer to ``problem``, found for what ``survival_rules`` makes of it, with what it survives.
 
     Remedies that ``workload.survive`` rules out are told as what they are: surviving less.
     """

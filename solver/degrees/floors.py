@@ -26,7 +26,7 @@ from solver.costs.memory import least_bytes
 from solver.costs.straggling import straggling
 from solver.degrees.enumeration import Shape, families_of, joined_batches
 from solver.degrees.priced import MOST_CELLS, worlds_on
-from solver.degrees.staging import costs_of, micro_batches_of
+from solver.degrees.stage_costs import costs_of, micro_batches_of
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
 

@@ -14,7 +14,7 @@ from cluster_models.training.recompute import default_modules, recomputable_modu
 from cluster_models.training.workload import Objective, Optimizer, TrainingWorkload
 from solver.degrees.enumeration import context_legal, expert_tensor_legal, tensor_legal
 from solver.degrees.memory_mixes import limits_of, mixes_of
-from solver.degrees.ruled import check_placement
+from solver.degrees.rule_filter import check_placement
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
 

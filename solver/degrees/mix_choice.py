@@ -32,7 +32,7 @@ from solver.degrees.memory_mixes import (
     policies_of,
     with_mix,
 )
-from solver.degrees.staging import LayersByKind, layers_by_kind, memory_accounts
+from solver.degrees.stage_costs import LayersByKind, layers_by_kind, memory_accounts
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
 

@@ -13,13 +13,13 @@ from solver.candidates import SCHEDULE_CODES, BoolArray, CandidateBatch, FloatAr
 from solver.costs.layer_counts import chunk_kinds
 from solver.costs.recomputation import RecomputePolicies
 from solver.degrees.enumeration import Enumeration, enumerate_candidates, joined_batches, worlds_of
+from solver.degrees.kind_mixes import can_mix, mixed_rows
 from solver.degrees.layout import chunk_layers
 from solver.degrees.memory_mixes import PLAIN, levels_of, with_mix
 from solver.degrees.mix_choice import KnownLayers, MixedRows, Screened, screened
-from solver.degrees.mixing import can_mix, mixed_rows
 from solver.degrees.pricing import optimistic_step_s
 from solver.degrees.speeds import chunk_seconds, layouts_by_speed, probe_layers
-from solver.degrees.staging import (
+from solver.degrees.stage_costs import (
     Staging,
     costs_by_kind,
     costs_of,

@@ -39,7 +39,7 @@ from solver.degrees.priced import (
     mixed_prices,
     worlds_on,
 )
-from solver.degrees.staging import excess_bytes_of, kind_rows, layout_of
+from solver.degrees.stage_costs import excess_bytes_of, kind_rows, layout_of
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
 

@@ -18,8 +18,8 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.pipeline.simulation import simulate
-from solver.placement.joining import across, merges, parts_below
 from solver.placement.problem import PlacementProblem
+from solver.placement.unavoidable_links import across, merges, parts_below
 
 MOST_CUTS: Final = 3
 """Partitions looked at: the cluster without its slowest, two slowest, three slowest unavoidable links."""

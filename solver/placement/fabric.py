@@ -21,8 +21,8 @@ from cluster_models.links.model import LinkModel
 from solver.candidates import FloatArray, IntArray
 from solver.costs.collectives import domain_collective_s
 from solver.costs.traffic import Window
-from solver.placement.joining import across, merges, parts_below
 from solver.placement.link_times import LinkTimes, flow_levels
+from solver.placement.unavoidable_links import across, merges, parts_below
 
 GRID_SHARE: Final = 0.997
 """Latency plus size over bandwidth bends between powers: over steps of 2^(1/4) by less than 0.1 %."""

@@ -123,7 +123,7 @@ class JobColumns:
 
     @property
     def is_aside(self) -> bool:
-        """Whether nothing can be worked out for the job (``asked.set_aside``)."""
+        """Whether nothing can be worked out for the job (``affected_jobs.set_aside``)."""
         return not self.views
 
     @property

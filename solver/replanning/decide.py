@@ -16,17 +16,17 @@ from typing import Final
 from cluster_models.jobs.recovery import BatchDecision, RecoveryAction
 from cluster_models.training.plan import StopReason
 from solver.problem import IsCancelled, SearchOptions
-from solver.replanning.asked import asked_columns, standing_still
+from solver.replanning.affected_jobs import asked_columns, standing_still
+from solver.replanning.batch_decision import conclude
 from solver.replanning.check import gap_of
 from solver.replanning.columns import JobColumns, first_options, swaps
-from solver.replanning.concluding import conclude
+from solver.replanning.node_allocation import realise
 from solver.replanning.optimistic import NO_SIZES
 from solver.replanning.options import Answer
 from solver.replanning.prepared import PreparedJob, fitting_options
 from solver.replanning.problem import RecoveryOption, ReplanOptions, ReplanProblem
 from solver.replanning.program import Gpu, Limits, Prices, Promise, Relaxed, choose, prices, relaxed
 from solver.replanning.promises import POOL, Ask, asks_of, price_of, unpriced
-from solver.replanning.realising import realise
 from solver.replanning.safe import safe_answer
 from solver.replanning.shapes import FINE, ShapeBook, books_of
 from solver.replanning.touched import free_gpus, held_gpus, spare_gpus, touched

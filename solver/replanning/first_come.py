@@ -16,9 +16,9 @@ from cluster_models.remarks import remark
 from cluster_models.training.plan import StopReason
 from solver.problem import SearchOptions
 from solver.replanning import options as actions
-from solver.replanning.asked import columns_or_aside
+from solver.replanning.affected_jobs import columns_or_aside
+from solver.replanning.batch_decision import conclude
 from solver.replanning.columns import JobColumns, View
-from solver.replanning.concluding import conclude
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.shapes import in_shape
 from solver.replanning.touched import held_gpus, touched

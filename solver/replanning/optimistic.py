@@ -16,7 +16,7 @@ from solver.degrees.layout import chunk_layers
 from solver.degrees.priced import PricedCandidates
 from solver.degrees.pricing import optimistic_step_s
 from solver.degrees.promising import price_fitting
-from solver.degrees.staging import costs_of, kind_rows
+from solver.degrees.stage_costs import costs_of, kind_rows
 from solver.placement.bounds import placement_bound_s
 from solver.placement.cluster_fabrics import fabrics, mixed_fabrics
 from solver.placement.fabric import Fabric

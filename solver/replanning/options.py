@@ -19,11 +19,10 @@ from cluster_models.remarks import Remark, remark
 from cluster_models.training.plan import NoPlan, Plan
 from solver.candidates import IntArray
 from solver.problem import SearchOptions
-from solver.replanning.filling import exchanged, fill_slots
 from solver.replanning.migration import migration
 from solver.replanning.outcome import Migrate, Placed, limit_of, limit_of_time, option_of, plan_of
 from solver.replanning.problem import RecoveryOption
-from solver.replanning.regrouping import WORTH_MOVING
+from solver.replanning.replica_units import WORTH_MOVING
 from solver.replanning.rerouting import (
     cannot_reroute,
     living_cells,
@@ -43,6 +42,7 @@ from solver.replanning.shrinking import (
     usable_units,
 )
 from solver.replanning.site import JobSite
+from solver.replanning.spare_assignment import exchanged, fill_slots
 from solver.replanning.units import Unit
 from solver.replanning.values import least_gain_flop, option_value, work_flop
 from solver.search import plan_within

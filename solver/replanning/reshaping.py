@@ -13,8 +13,8 @@ from cluster_models.training.workload import Objective
 from solver.answer.assemble import place_ranks
 from solver.candidates import BoolArray, IntArray
 from solver.problem import PlanningProblem
-from solver.replanning.matching import relabel
 from solver.replanning.outcome import on_own_gpus
+from solver.replanning.rank_matching import relabel
 from solver.replanning.site import JobSite, without_replicas, workload_for
 from solver.search import SearchSpace, search_space
 

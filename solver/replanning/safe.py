@@ -17,9 +17,9 @@ from cluster_models.jobs.recovery import BatchDecision, ConsideredAction
 from cluster_models.jobs.running import RunningJob
 from cluster_models.training.plan import StopReason
 from solver.replanning import options as actions
-from solver.replanning.asked import columns_or_aside
+from solver.replanning.affected_jobs import columns_or_aside
+from solver.replanning.batch_decision import conclude
 from solver.replanning.columns import JobColumns, nearest_first
-from solver.replanning.concluding import conclude
 from solver.replanning.prepared import PreparedJob, fitting_options
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.program import Gpu

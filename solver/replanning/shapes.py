@@ -20,7 +20,7 @@ from cluster_models.remarks import remark
 from cluster_models.training.plan import Configuration, NoPlan, Plan
 from cluster_models.training.recompute import default_modules
 from solver.candidates import FloatArray, IntArray, batch_of
-from solver.degrees.ruled import kept_candidates
+from solver.degrees.rule_filter import kept_candidates
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem, SearchOptions
 from solver.replanning import options as actions

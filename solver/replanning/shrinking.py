@@ -14,7 +14,7 @@ from solver.candidates import IntArray
 from solver.check.configuration import configuration_violations
 from solver.pipeline.schedule import MOST_EVENTS
 from solver.replanning.outcome import Placed
-from solver.replanning.regrouping import NOBODY, placed_by_parts, regroup
+from solver.replanning.replica_units import NOBODY, placed_by_parts, regroup
 from solver.replanning.site import JobSite, planning_problem, prepared, without_replicas
 from solver.replanning.units import Unit, fits_units
 

@@ -18,7 +18,7 @@ from cluster_models.training.workload import TrainingWorkload
 from solver.candidates import BoolArray, IntArray, batch_of
 from solver.compiled import step_seconds, violations
 from solver.costs.calibration import calibration_of
-from solver.degrees.staging import StageKinds
+from solver.degrees.stage_costs import StageKinds
 from solver.placement.fabric import Fabric
 from solver.placement.geometry import geometry
 from solver.placement.link_times import flow_levels

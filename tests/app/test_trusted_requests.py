@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from app.main import create_app
 from app.settings import Settings
-from app.starting import listening_socket
+from app.startup import listening_socket
 from app.trusted_requests import TrustedRequests
 
 HERE = "http://planner.example:8080"

@@ -17,7 +17,7 @@ from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.candidates import ORDER_CODES, SCHEDULE_CODES, SHARDING_CODES, FloatArray
 from solver.costs.step_costs import CrossTraffic
-from solver.degrees.staging import kind_rows, objective_weight
+from solver.degrees.stage_costs import kind_rows, objective_weight
 from solver.problem import PlanningProblem
 from solver.refine import Candidate, prepare
 from tests.solver.cost_cases import candidates

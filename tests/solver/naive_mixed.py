@@ -10,7 +10,7 @@ from cluster_models.training.plan import RankOrder
 from solver.candidates import ORDER_CODES
 from solver.degrees.memory_mixes import levels_of, with_mix
 from solver.degrees.priced import mixed_layouts
-from solver.degrees.staging import StageKinds, kind_rows, objective_weight
+from solver.degrees.stage_costs import StageKinds, kind_rows, objective_weight
 from solver.placement.cluster_fabrics import mixed_fabrics
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem

@@ -10,7 +10,7 @@ from cluster_models.training.plan import Configuration, Degrees, RankOrder
 from solver.candidates import MODULE_BITS, RECOMPUTE_CODES, modules_of
 from solver.check.configuration import configuration_violations
 from solver.degrees.layout import chunk_layers
-from solver.degrees.staging import excess_bytes_of, kind_rows, layout_of
+from solver.degrees.stage_costs import excess_bytes_of, kind_rows, layout_of
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
 from tests.solver.cost_cases import candidates

@@ -24,7 +24,7 @@ from solver.degrees.memory_mixes import mixes_of
 from solver.degrees.mix_choice import least_of
 from solver.degrees.priced import price_candidates
 from solver.degrees.pricing import optimistic_step_s
-from solver.degrees.staging import costs_of, excess_bytes_of, kind_rows, micro_batches_of
+from solver.degrees.stage_costs import costs_of, excess_bytes_of, kind_rows, micro_batches_of
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
 from tests.solver.cost_cases import candidates

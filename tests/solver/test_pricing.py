@@ -14,7 +14,7 @@ from cluster_models.training.frameworks import framework
 from cluster_models.training.workload import Objective, Sharding
 from solver.compiled import step_seconds
 from solver.degrees.priced import price_candidates
-from solver.degrees.staging import kind_rows, objective_weight
+from solver.degrees.stage_costs import kind_rows, objective_weight
 from solver.placement.bounds import placement_bound_s
 from solver.problem import PlanningProblem
 from solver.refine import Candidate

@@ -24,7 +24,7 @@ from solver.check import check_plan
 from solver.check.rules import rule_violations
 from solver.compiled import Rules, step_seconds, violations
 from solver.placement.first_assignment import FirstAssignment, first_assignment
-from solver.placement.possible import ground_of, unkept
+from solver.placement.rule_counting import ground_of, unkept
 from solver.placement.rules import terrain_of
 from solver.predict import predict
 from solver.problem import PlanningProblem, SearchOptions

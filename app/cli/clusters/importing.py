@@ -19,8 +19,8 @@ from app.cli.files import check_writable, is_path, naming, read_cluster_document
 from app.cli.terminal import console, reading_shown
 from app.documents.cluster import ClusterDocument, samples_of
 from app.documents.measurements import MeasurementDocument
-from app.imports.collecting import never_collected
 from app.imports.dry_run import Report, dry_run
+from app.imports.garbage_collection import never_collected
 from app.imports.report import answer_of
 from app.imports.report_answers import FileAnswer, ImportAnswer, RefusalAnswer
 from app.presentation.figures import plural

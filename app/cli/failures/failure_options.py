@@ -13,9 +13,9 @@ from typing import Final
 from app.cli.endings import complain
 from app.cli.files import naming, read_text
 from app.documents.reading import close_name
+from app.events.part_lookup import NodeNames, resolve
 from app.events.reading import ReportedEvent, ToldEvent
 from app.events.registry import adapter_named
-from app.events.resolving import NodeNames, resolve
 from cluster_models.cluster.topology import Cluster
 from cluster_models.errors import InvalidInput
 from cluster_models.health.conditions import OPERATOR

@@ -36,10 +36,10 @@ from cluster_models.health.degraded import degraded
 from cluster_models.jobs.recovery import BatchDecision
 from cluster_models.jobs.serving import ServingJob
 from solver.replanning.check_shared import check_shared
+from solver.replanning.joint_decision import decide_together
 from solver.replanning.problem import HORIZON_S, SPARE_WORTH_SHARE, ReplanOptions, ReplanProblem
 from solver.replanning.safe_shared import safe_shared
 from solver.replanning.shared import SharedProblem
-from solver.replanning.together import decide_together
 
 
 @dataclass(frozen=True, slots=True)

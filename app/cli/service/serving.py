@@ -9,7 +9,7 @@ from app.cli.endings import complain
 from app.cli.environment import read_settings
 from app.documents.reading import close_name
 from app.settings import Role, Settings
-from app.starting import CannotStart, listening_socket, unknown_settings
+from app.startup import CannotStart, listening_socket, unknown_settings
 
 
 def run_server(*, host: str | None, port: int | None) -> None:

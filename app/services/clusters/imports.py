@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from app.documents.cluster import ClusterDocument
 from app.documents.reading import FieldProblem, InvalidDocument, problems_of
-from app.imports.blocking import blocked_by, origins_of
 from app.imports.dry_run import Report, answered_aliases, dry_run
+from app.imports.obstacles import blocked_by, origins_of
 from app.imports.sources import SentFile
 from app.serialization import canonical, jsonable
 from app.services.clusters import aliases, clusters, measurements, snapshots

@@ -23,7 +23,7 @@ from app.services.clusters.live_clusters import Held, as_held, read_held
 from app.services.decisions import replan_settings
 from app.services.decisions.replan_settings import ReplanSettings
 from app.services.health import health_events
-from app.services.health.touching import concerns
+from app.services.health.affected_holders import concerns
 from app.services.running import occupancy
 from app.services.running.job_plans import JobPlan, job_plans
 from cluster_models.cluster.snapshot import ClusterSnapshot

@@ -26,8 +26,8 @@ from app.services.decisions import replan_problems, replan_rows, replan_settings
 from app.services.decisions.replan_steps import SERVICE
 from app.services.errors import Conflict, IdempotencyKeyReused
 from app.services.health import health_events
+from app.services.health.affected_holders import fresh_trouble, standing_trouble, touched
 from app.services.health.health_events import EventRecord
-from app.services.health.touching import fresh_trouble, standing_trouble, touched
 from app.services.running import occupancy
 from app.services.running.job_plans import job_plans
 from app.services.running.occupancy import Gpus

@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 
 from app.db.engine import SessionFactory, transaction
 from app.documents.reading import FieldProblem, InvalidDocument, close_name
+from app.events.part_lookup import resolve
 from app.events.reading import ReportedEvent, ToldEvent
-from app.events.resolving import resolve
 from app.services.clusters import aliases, clusters
 from app.services.clusters.clusters import StoredCluster
 from app.services.decisions import replan_problems, safe_answers

@@ -10,8 +10,8 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from app.documents.reading import close_name
+from app.events.part_lookup import resolve
 from app.events.reading import ReportedEvent
-from app.events.resolving import resolve
 from app.services.clusters import aliases, clusters
 from app.services.decisions import replan_settings, reports
 from app.services.decisions.reports import ReportAnswer

@@ -14,7 +14,7 @@ from app.db.status import PlanKind
 from app.serialization import load
 from app.services.clusters import clusters, live_clusters
 from app.services.health import health_events
-from app.services.health.touching import TROUBLE, concerns
+from app.services.health.affected_holders import TROUBLE, concerns
 from app.services.running.occupancy import Gpus
 from cluster_models.cluster.topology import Node
 from cluster_models.health.conditions import Condition

@@ -20,8 +20,8 @@ from app.services.errors import NameTaken, NotReady
 from app.web.error_pages import PageRoute
 from app.web.listing import calibration_line
 from app.web.origin import sent_form
-from app.web.planning.asked import calibration_parts
 from app.web.planning.form import FormProblem, Typed, typed
+from app.web.planning.plan_request import calibration_parts
 from app.web.rendering import page
 from cluster_models.cluster.catalogue import gpu_kinds
 from cluster_models.errors import InvalidInput

@@ -23,8 +23,8 @@ from app.web.clusters.stored_figures import figures_of
 from app.web.error_pages import PageRoute
 from app.web.listing import cluster_line
 from app.web.origin import sent_form
-from app.web.planning.asked import cluster_document
 from app.web.planning.form import FormProblem, Typed, at_fields, typed
+from app.web.planning.plan_request import cluster_document
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput
 

@@ -18,10 +18,10 @@ from app.services.clusters import clusters, imports
 from app.services.clusters.imports import ImportRefused, ImportRequest, Looked
 from app.services.errors import ImportChanged
 from app.services.pagination import MAX_LIMIT
-from app.web.clusters.carried import check_size, pack, unpack
 from app.web.clusters.formats import known_formats
 from app.web.clusters.import_form import numbered, sent_answers, sent_files, without
 from app.web.clusters.imports import import_page
+from app.web.clusters.packed_files import check_size, pack, unpack
 from app.web.error_pages import PageRoute
 from app.web.planning.form import FormProblem
 from app.web.rendering import page

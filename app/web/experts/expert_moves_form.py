@@ -21,8 +21,8 @@ from app.routing.reading import read_all, read_routing
 from app.services.errors import NotFound, NotReady
 from app.services.experts import routing
 from app.services.planning import plans
-from app.web.clusters.carried import check_size, pack, unpack
 from app.web.clusters.import_form import PASTED, uploads
+from app.web.clusters.packed_files import check_size, pack, unpack
 from app.web.experts import expert_links
 from app.web.experts.expert_links import field_name, link_data
 from app.web.experts.workload_weights import weights_of

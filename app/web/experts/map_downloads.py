@@ -10,7 +10,7 @@ from app.documents.reading import Count, Document, close_name, read_document
 from app.documents.text import parse_json
 from app.experts.answer import ExpertMapDocument
 from app.experts.exporting import FORMATS, archive_of
-from app.web.clusters.carried import unpack
+from app.web.clusters.packed_files import unpack
 from app.web.planning.form import number
 from cluster_models.errors import InvalidInput
 from readers.routing.reading import MOST_LAYERS

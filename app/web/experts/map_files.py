@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from app.experts.answer import ExpertMapDocument
 from app.experts.exporting import FORMATS, check_groups, files_of, model_layers_of
 from app.imports.sources import SentFile
-from app.web.clusters.carried import pack
+from app.web.clusters.packed_files import pack
 from cluster_models.errors import InvalidInput
 from cluster_models.model.architecture import Architecture
 

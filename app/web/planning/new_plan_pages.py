@@ -26,7 +26,6 @@ from app.services.planning import models, plans
 from app.web.error_pages import PageRoute
 from app.web.examples import plan_examples, with_example
 from app.web.origin import sent_form
-from app.web.planning.asked import plan_request
 from app.web.planning.choices import choices, shipped_frameworks
 from app.web.planning.form import (
     FormProblem,
@@ -44,6 +43,7 @@ from app.web.planning.form import (
     typed,
 )
 from app.web.planning.outlook import FormOutlook, form_outlook, prefilled
+from app.web.planning.plan_request import plan_request
 from app.web.planning.plan_routing import asked_routing, routing_before
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput

@@ -15,7 +15,7 @@ from app.access.principals import Scope
 from app.db.access_tables import ApiKeyRow
 from app.db.engine import transaction
 from app.settings import Access, Settings
-from app.starting import CannotStart, listening_socket
+from app.startup import CannotStart, listening_socket
 from tests.app.access.callers import OURS, guarded, key_of, service_of, with_key
 from tests.app.api_client import API, running
 

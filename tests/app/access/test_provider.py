@@ -17,7 +17,7 @@ from app.access.tenants import Quotas
 from app.db.engine import transaction
 from app.main import create_app
 from app.settings import Access, Role, Settings
-from app.starting import CannotStart
+from app.startup import CannotStart
 from tests.app.access.callers import OURS, service_of
 from tests.app.access.identity_provider import CLIENT, Provider, identity_provider
 from tests.app.api_client import API

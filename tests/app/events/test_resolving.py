@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from app.events.part_lookup import resolve
 from app.events.reading import ReportedEvent, ToldEvent
-from app.events.resolving import resolve
 from app.services.clusters.aliases import StoredAlias, table_of
 from cluster_models.health.events import Entity, EntityKind, HealthState
 from tests.cluster_models.clusters import cluster_of, host

@@ -15,7 +15,7 @@ from app.cli.failures.failure_options import ToldFailures
 from app.db.engine import SessionFactory, transaction
 from app.db.status import ReplanStatus
 from app.events.reading import ToldEvent
-from app.services.decisions import replan_settings, replans, waking
+from app.services.decisions import replan_settings, replans, timed_replans
 from app.services.decisions.replan_settings import ReplanSettings
 from app.services.health import health_events
 from app.services.running import occupancy
@@ -50,9 +50,9 @@ def test_a_node_that_retires_in_two_weeks_is_left_in_two_weeks(sessions: Session
         assert report(session, _retired("n0"), _retired("n7")).replan_id is None
         assert _states(session, 1) == {"n0": HealthState.SUSPECTED, "n7": HealthState.SUSPECTED}
         early, due = LEAVE_BY - timedelta(seconds=HOUR_S + 60), LEAVE_BY - timedelta(seconds=HOUR_S - 60)
-        assert waking.wake_deadlines(session, now=early) == []
-        (replan_id,) = waking.wake_deadlines(session, now=due)
-        assert waking.wake_deadlines(session, now=due + timedelta(seconds=3)) == []
+        assert timed_replans.wake_deadlines(session, now=early) == []
+        (replan_id,) = timed_replans.wake_deadlines(session, now=due)
+        assert timed_replans.wake_deadlines(session, now=due + timedelta(seconds=3)) == []
         replan = replans.get_replan(session, replan_id=replan_id)
         assert (replan.status, len(replan.event_ids)) == (ReplanStatus.COLLECTING, 2)
         assert replan.reason == "node n0 draining: touches a."
@@ -68,7 +68,7 @@ def test_what_must_be_left_within_the_lead_is_decided_on_at_once(sessions: Sessi
         replan_settings.replace_settings(session, reference=CLUSTER, settings=settings)
         replan_id = report(session, _retired("n0", leave_by_s=1.5 * HOUR_S)).replan_id
         assert replan_id is not None
-        assert waking.wake_deadlines(session, now=START + timedelta(seconds=5)) == []
+        assert timed_replans.wake_deadlines(session, now=START + timedelta(seconds=5)) == []
 
 
 def test_nobody_is_woken_for_what_was_taken_back(sessions: SessionFactory) -> None:
@@ -78,7 +78,7 @@ def test_nobody_is_woken_for_what_was_taken_back(sessions: SessionFactory) -> No
         add_job(session, "a", "n0", "n1")
         report(session, _retired("n0"))
         report(session, told("n0", HealthState.RECOVERED, at_s=HOUR_S), at_s=HOUR_S)
-        assert waking.wake_deadlines(session, now=LEAVE_BY) == []
+        assert timed_replans.wake_deadlines(session, now=LEAVE_BY) == []
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from app.db.engine import SessionFactory, transaction
 from app.db.status import ReplanStatus
 from app.events.reading import ToldEvent
 from app.serialization import jsonable
-from app.services.decisions import replan_settings, replan_solves, replans, reports, waking
+from app.services.decisions import replan_settings, replan_solves, replans, reports, timed_replans
 from app.services.decisions.replan_settings import ReplanSettings
 from app.services.errors import Conflict, IdempotencyKeyReused
 from app.services.health import health_events
@@ -307,7 +307,7 @@ def test_a_job_that_shrank_grows_back_by_itself(sessions: SessionFactory) -> Non
         assert nodes_held(session, a) == {"n1"}
         report(session, told("n0", HealthState.RECOVERED, at_s=3600), at_s=3600)
         quiet = START + timedelta(seconds=4300)
-        (woken,) = waking.wake_waiting(session, now=quiet)
+        (woken,) = timed_replans.wake_waiting(session, now=quiet)
         request = replan_solves.begin_attempt(session, replan_id=woken, now=quiet)
         assert request is not None
         assert {job.name: job.wanted_gpus for job in request.to_problem().jobs}["a"] == 8
@@ -316,7 +316,7 @@ def test_a_job_that_shrank_grows_back_by_itself(sessions: SessionFactory) -> Non
         replans.approve_replan(session, replan_id=woken)
         replans.finish_applied(session, replan_id=woken)
         report(session, told("n5", at_s=5000), told("n5", HealthState.RECOVERED, at_s=5100), at_s=5100)
-        assert waking.wake_waiting(session, now=START + timedelta(seconds=9000)) == []
+        assert timed_replans.wake_waiting(session, now=START + timedelta(seconds=9000)) == []
 
 
 @on_sqlite

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from app.imports.sources import SentFile
 from app.settings import Role
-from app.web.clusters.carried import check_size, pack, unpack
+from app.web.clusters.packed_files import check_size, pack, unpack
 from cluster_models.errors import InvalidInput
 from tests.app.api_client import API, running
 from tests.readers.real_files import DATA

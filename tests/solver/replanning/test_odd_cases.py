@@ -14,7 +14,7 @@ from cluster_models.jobs.recovery import BatchDecision, JobDecision, RecoveryAct
 from cluster_models.jobs.running import RunningJob
 from cluster_models.training.plan import Plan
 from solver.problem import SearchOptions
-from solver.replanning.asked import asked_columns
+from solver.replanning.affected_jobs import asked_columns
 from solver.replanning.check import check_decision
 from solver.replanning.columns import JobColumns
 from solver.replanning.decide import decide, safe_answer

@@ -9,7 +9,7 @@ from typing import Final
 from cluster_models.cluster.topology import NodeState
 from cluster_models.jobs.running import RecoveryPolicy
 from solver.problem import SearchOptions
-from solver.replanning.asked import asked_columns
+from solver.replanning.affected_jobs import asked_columns
 from solver.replanning.columns import first_options
 from solver.replanning.decide import limits_of
 from solver.replanning.optimistic import NO_SIZES

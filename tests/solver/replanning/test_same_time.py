@@ -22,8 +22,8 @@ from solver.compiled import step_seconds
 from solver.problem import PlanningProblem
 from solver.refine import Candidate
 from solver.replanning.alike import alike_hosts
-from solver.replanning.matching import relabel
 from solver.replanning.problem import ReplanProblem
+from solver.replanning.rank_matching import relabel
 from tests.cluster_models.clusters import host
 from tests.solver.problems import DENSE, SPARSE, candidate, names, pair_samples, problem
 from tests.solver.replanning.moves import job_on

@@ -15,7 +15,7 @@ from app.db.status import JobStanding
 from app.services.clusters import clusters
 from app.services.decisions import replan_rows, replan_settings, reports
 from app.services.health import health_events
-from app.services.health.touching import standing_trouble
+from app.services.health.affected_holders import standing_trouble
 from app.services.running import occupancy
 from app.services.running.job_plans import JobPlan, job_plans
 from cluster_models.health.events import Entity, EntityKind, HealthState

@@ -13,10 +13,10 @@ from cluster_models.jobs.serving import ServingAction, ServingJob
 from cluster_models.serving.goal import ServingMode
 from solver.replanning.check_shared import check_shared
 from solver.replanning.decide import decide
+from solver.replanning.joint_decision import decide_together
 from solver.replanning.problem import ReplanOptions
 from solver.replanning.safe_shared import safe_shared
 from solver.replanning.shared import SharedProblem
-from solver.replanning.together import decide_together
 from tests.solver.replanning.samples import SAME_SHAPE, after, cluster, job, names, replan
 from tests.solver.serving.planning.problems import CHAT, problem, served, sound_plan
 

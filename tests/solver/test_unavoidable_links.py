@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.placement.joining import across, merges, parts_below
+from solver.placement.unavoidable_links import across, merges, parts_below
 
 
 def fastest_ring_s(times_s: np.ndarray, length: int) -> float:

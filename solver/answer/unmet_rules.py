@@ -13,9 +13,9 @@ from cluster_models.training.placement_rules import KeepTogether, PlacementRules
 from cluster_models.training.plan import NoPlan, StopReason
 from solver.answer.assemble import provenance
 from solver.degrees.priced import PricedCandidates
-from solver.degrees.ruled import Kept, kept_candidates
+from solver.degrees.rule_filter import Kept, kept_candidates
 from solver.placement.fabric import Fabric
-from solver.placement.possible import REQUIRED, Unkept
+from solver.placement.rule_counting import REQUIRED, Unkept
 from solver.problem import PlanningProblem, SearchOptions
 
 R = TypeVar("R")

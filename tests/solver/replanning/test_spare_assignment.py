@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from solver.compiled import step_seconds, violations
 from solver.placement.problem import PlacementProblem
-from solver.replanning import filling
-from solver.replanning.filling import exchanged, fill_slots, with_units
+from solver.replanning import spare_assignment
+from solver.replanning.spare_assignment import exchanged, fill_slots, with_units
 from tests.solver.placement_cases import placement_problems
 
 
@@ -62,7 +62,7 @@ def test_what_is_too_wide_to_enumerate_is_matched_and_never_beats_the_best(
     slots = list(range(min(lost, placement.slots)))
     spares = list(range(placement.slots, placement.nodes))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(filling, "MOST_ENUMERATED", 0)
+        patch.setattr(spare_assignment, "MOST_ENUMERATED", 0)
         found = fill_slots(placement, np.arange(placement.slots), slots, spares)
     best = every_way(placement, slots, spares, 0, {})
     if found is not None:

@@ -17,7 +17,7 @@ from cluster_models.training.plan import RankOrder
 from cluster_models.training.workload import TrainingWorkload
 from solver.candidates import ORDER_CODES, CandidateBatch
 from solver.degrees.enumeration import Grid
-from solver.degrees.staging import StageKinds
+from solver.degrees.stage_costs import StageKinds
 from solver.placement.fabric import Fabric
 
 

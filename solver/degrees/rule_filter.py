@@ -1,4 +1,4 @@
-"""Fabrics and candidates that the rules of a workload's placement leave, and contradictions by field."""
+"""Fabrics and candidates that keep the placement rules of a workload, and contradictions by field."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cluster_models.training.plan import Degrees
 from solver.candidates import ORDER_CODES, BoolArray
 from solver.degrees.priced import PricedCandidates
 from solver.placement.fabric import Fabric
-from solver.placement.possible import Unkept, ground_of, unkept
+from solver.placement.rule_counting import Unkept, ground_of, unkept
 from solver.placement.rules import terrain_of
 from solver.problem import PlanningProblem
 

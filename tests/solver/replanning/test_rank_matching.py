@@ -17,9 +17,9 @@ from cluster_models.training.placement_rules import PlacementRules, RankGroup, S
 from cluster_models.training.plan import Configuration, RankOrder
 from cluster_models.training.workload import Sharding
 from solver.replanning.alike import alike_hosts
-from solver.replanning.matching import INSIDE_SHARE, relabel, replica_slots
 from solver.replanning.migration import migration
 from solver.replanning.problem import ReplanProblem
+from solver.replanning.rank_matching import INSIDE_SHARE, relabel, replica_slots
 from tests.cluster_models.clusters import snapshot
 from tests.solver.problems import DENSE, SPARSE, names, pair_samples
 from tests.solver.replanning.moves import hosts_of, job_on, plan_on, replanning, shape

@@ -9,7 +9,7 @@ from threading import Barrier
 
 import pytest
 
-from app.imports.collecting import never_collected, seldom_collected
+from app.imports.garbage_collection import never_collected, seldom_collected
 
 
 @pytest.fixture
