@@ -19,12 +19,10 @@ from cluster_models.training.plan import (
     Provenance,
     RankOrder,
     RankPlace,
-    StageMemory,
-    StageTime,
     StopReason,
-    TimeBreakdown,
     TimelineEvent,
 )
+from cluster_models.training.rank_costs import StageMemory, StageTime, TimeBreakdown
 from cluster_models.training.robustness import Drifted, Rival, Robustness
 from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from cluster_models.units import GBYTE, GIB

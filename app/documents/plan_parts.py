@@ -17,13 +17,11 @@ from cluster_models.training.plan import (
     Confidence,
     Provenance,
     RankPlace,
-    StageMemory,
-    StageTime,
     StopReason,
-    TimeBreakdown,
     TimelineEvent,
     TradeOff,
 )
+from cluster_models.training.rank_costs import StageMemory, StageTime, TimeBreakdown
 from cluster_models.training.workload import LinkBandwidth
 from cluster_models.units import GIB
 

@@ -16,7 +16,8 @@ from app.exports.readback.report import REPORT_SAYS, read_report
 from app.presentation.configuration import schedule_words
 from app.presentation.proof import explanation_of
 from app.presentation.sentences import sentences
-from cluster_models.training.plan import MEMORY_PARTS, TIME_PARTS, Plan, StageMemory
+from cluster_models.training.plan import Plan
+from cluster_models.training.rank_costs import MEMORY_PARTS, TIME_PARTS, StageMemory
 from cluster_models.units import GIB, MILLISECOND
 
 HTML: Final = "text/html"

@@ -21,7 +21,8 @@ from app.presentation.decision import (
 )
 from app.presentation.differences import step_difference
 from app.presentation.figures import NOT_KNOWN, count, gib, interval, interval_name, percent, plural, seconds
-from cluster_models.training.plan import TIME_PARTS, Plan, TimeBreakdown
+from cluster_models.training.plan import Plan
+from cluster_models.training.rank_costs import TIME_PARTS, TimeBreakdown
 
 PLAN: Final = "plan"
 """Name of the plan at the head of its column."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.presentation.figures import percent, seconds
-from cluster_models.training.plan import MEMORY_PARTS, TIME_PARTS, StageMemory, TimeBreakdown
+from cluster_models.training.rank_costs import MEMORY_PARTS, TIME_PARTS, StageMemory, TimeBreakdown
 from cluster_models.units import GIB
 
 

@@ -7,7 +7,8 @@ from typing import Final
 
 from app.presentation.figures import count, gib, percent
 from cluster_models.cluster.catalogue import gpu_kinds
-from cluster_models.training.plan import Plan, StageMemory
+from cluster_models.training.plan import Plan
+from cluster_models.training.rank_costs import StageMemory
 from cluster_models.units import GIB, HOUR
 
 DAY: Final = 24 * HOUR

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from cluster_models.training.plan import TIME_PARTS, TimeBreakdown
+from cluster_models.training.rank_costs import TIME_PARTS, TimeBreakdown
 
 MOST_PARTS: Final = 4
 """Parts of a step in which two plans differ that are named; the rest is summed up."""

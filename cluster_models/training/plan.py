@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
-from typing import Final
 
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.model.architecture import Architecture
@@ -14,6 +11,7 @@ from cluster_models.remarks import Remark
 from cluster_models.training.expert_balance import ExpertBalance
 from cluster_models.training.expert_slots import ExpertSlots
 from cluster_models.training.failure_domains import FailureDomainLosses
+from cluster_models.training.rank_costs import StageMemory, StageTime, TimeBreakdown
 from cluster_models.training.recompute import checked_recomputation, recomputation_words
 from cluster_models.training.robustness import Robustness
 from cluster_models.training.schedules import PipelineSchedule, in_model_order
@@ -131,92 +129,6 @@ class Placement:
     hosts: tuple[str, ...]
     gpus_per_node: int
     ranks: tuple[RankPlace, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TimeBreakdown:
-    """Parts of the step of a pipeline rank, in seconds; they add up to ``step_s``.  A plan's is its busiest rank's.
-
-    ``pipeline_bubble_s`` is idle time with transfers at zero cost, ``pipeline_transfer_s`` what the transfers
-    add to it; ``*_exposed_s`` is the part that nothing hides.
-    """
-
-    step_s: float
-    compute_s: float
-    tensor_s: float
-    context_s: float
-    expert_s: float
-    pipeline_bubble_s: float
-    pipeline_transfer_s: float
-    data_exposed_s: float
-    optimizer_s: float
-
-
-TIME_PARTS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "compute_s": "compute",
-        "tensor_s": "tensor parallel communication",
-        "context_s": "context parallel communication",
-        "expert_s": "expert parallel communication",
-        "pipeline_bubble_s": "pipeline bubble",
-        "pipeline_transfer_s": "pipeline transfers",
-        "data_exposed_s": "exposed data parallel communication",
-        "optimizer_s": "optimizer step",
-    }
-)
-"""The fields of ``TimeBreakdown`` that add up to the step, in the order they are shown, and their names."""
-
-
-@dataclass(frozen=True, slots=True)
-class StageMemory:
-    """Predicted peak bytes on each GPU of one pipeline rank, by part, against the limit."""
-
-    stage: int
-    weights_bytes: float
-    gradients_bytes: float
-    optimizer_bytes: float
-    activations_bytes: float
-    logits_bytes: float
-    communication_bytes: float
-    runtime_bytes: float
-    fragmentation_bytes: float
-    limit_bytes: float
-
-    @property
-    def total_bytes(self) -> float:
-        """Sum of all parts."""
-        return float(sum(getattr(self, part) for part in MEMORY_PARTS))
-
-
-MEMORY_PARTS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "weights_bytes": "weights",
-        "gradients_bytes": "gradients",
-        "optimizer_bytes": "optimizer state",
-        "activations_bytes": "activations",
-        "logits_bytes": "logits and loss",
-        "communication_bytes": "communication buffers",
-        "runtime_bytes": "runtime and context",
-        "fragmentation_bytes": "fragmentation",
-    }
-)
-"""The fields of ``StageMemory`` that add up to its total, in the order they are shown, and their names."""
-
-
-@dataclass(frozen=True, slots=True)
-class StageTime:
-    """Forward and backward seconds of one micro-batch on one pipeline rank (all its virtual stages).
-
-    ``gpu_kind`` names the GPUs that it runs on; empty in plans made by hand.  ``time`` has the parts of the step on
-    this rank, in the replica that ends last; ``None`` in plans of before they were kept.
-    """
-
-    stage: int
-    forward_s: float
-    backward_s: float
-    data_parallel_s: float
-    gpu_kind: str = ""
-    time: TimeBreakdown | None = None
 
 
 class StopReason(StrEnum):

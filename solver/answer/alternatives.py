@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from cluster_models.remarks import Remark, remark
-from cluster_models.training.plan import TIME_PARTS, Alternative, TimeBreakdown
+from cluster_models.training.plan import Alternative
+from cluster_models.training.rank_costs import TIME_PARTS, TimeBreakdown
 from cluster_models.training.selection import CloseCall, Trial
 from solver.answer.assemble import configuration_of
 from solver.answer.time_account import time_breakdown

@@ -10,16 +10,8 @@ from typing import Final
 
 from cluster_models.remarks import Remark
 from cluster_models.training.model_work import workload_flops_per_token
-from cluster_models.training.plan import (
-    Certificate,
-    Configuration,
-    Placement,
-    Plan,
-    Provenance,
-    RankPlace,
-    StageMemory,
-    StageTime,
-)
+from cluster_models.training.plan import Certificate, Configuration, Placement, Plan, Provenance, RankPlace
+from cluster_models.training.rank_costs import StageMemory, StageTime
 from solver.answer.expert_answer import expert_balance, expert_slots, expert_warnings
 from solver.answer.spares import spare_nodes
 from solver.answer.time_account import rank_breakdowns, time_breakdown, timeline

@@ -6,7 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.training.plan import TimeBreakdown, TimelineEvent
+from cluster_models.training.plan import TimelineEvent
+from cluster_models.training.rank_costs import TimeBreakdown
 from solver.pipeline.simulation import simulate
 from solver.placement.problem import PlacedTimes
 from solver.refine import Candidate

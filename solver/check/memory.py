@@ -16,7 +16,8 @@ from typing import Final
 from cluster_models.cluster.gpus import Precision
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import Mixer
-from cluster_models.training.plan import Configuration, Degrees, Plan, StageMemory
+from cluster_models.training.plan import Configuration, Degrees, Plan
+from cluster_models.training.rank_costs import StageMemory
 from cluster_models.training.workload import Sharding
 from solver.problem import PlanningProblem
 

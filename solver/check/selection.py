@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from cluster_models.training.plan import TIME_PARTS, Plan
+from cluster_models.training.plan import Plan
+from cluster_models.training.rank_costs import TIME_PARTS
 from cluster_models.training.selection import Selection
 from cluster_models.training.workload import Choice, Objective
 from solver.problem import PlanningProblem

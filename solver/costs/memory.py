@@ -33,7 +33,7 @@ _PIECES: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class StageMemoryParts:
-    """Peak bytes on each GPU of every pipeline rank, all (n, P); fields as in ``plan.StageMemory``."""
+    """Peak bytes on each GPU of every pipeline rank, all (n, P); fields as in ``rank_costs.StageMemory``."""
 
     weights_bytes: FloatArray
     gradients_bytes: FloatArray

@@ -11,14 +11,8 @@ from cluster_models.jobs.recovery import Migration, RecoveryAction
 from cluster_models.jobs.running import RunningJob
 from cluster_models.links.model import LinkModel
 from cluster_models.remarks import Remark, remark
-from cluster_models.training.plan import (
-    TIME_PARTS,
-    Certificate,
-    Placement,
-    Plan,
-    StopReason,
-    TimeBreakdown,
-)
+from cluster_models.training.plan import Certificate, Placement, Plan, StopReason
+from cluster_models.training.rank_costs import TIME_PARTS, TimeBreakdown
 from solver.answer.assemble import assemble_plan
 from solver.answer.warnings import used_links
 from solver.candidates import IntArray

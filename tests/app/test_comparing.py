@@ -18,7 +18,8 @@ from app.presentation.decision import Budget
 from app.serialization import make_snapshot
 from cluster_models.errors import InvalidInput
 from cluster_models.training.frameworks import frameworks
-from cluster_models.training.plan import TIME_PARTS, Plan, RankOrder, TimeBreakdown
+from cluster_models.training.plan import Plan, RankOrder
+from cluster_models.training.rank_costs import TIME_PARTS, TimeBreakdown
 from cluster_models.training.recompute import read_recomputation
 from cluster_models.training.workload import Recompute, Sharding
 from cluster_models.units import GIB

@@ -15,15 +15,8 @@ from cluster_models.cluster.gpus import Precision
 from cluster_models.cluster.topology import NodeState
 from cluster_models.model.experts import Experts
 from cluster_models.training.expert_slots import ExpertSlots
-from cluster_models.training.plan import (
-    Confidence,
-    Degrees,
-    Plan,
-    RankOrder,
-    StageMemory,
-    TimeBreakdown,
-    TimelineEvent,
-)
+from cluster_models.training.plan import Confidence, Degrees, Plan, RankOrder, TimelineEvent
+from cluster_models.training.rank_costs import StageMemory, TimeBreakdown
 from cluster_models.training.robustness import Drifted, Rival
 from cluster_models.training.workload import LinkBandwidth, Objective, Recompute, Sharding
 from solver.check import check_plan

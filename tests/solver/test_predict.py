@@ -9,7 +9,8 @@ import pytest
 
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK
-from cluster_models.training.plan import TIME_PARTS, Degrees, StopReason
+from cluster_models.training.plan import Degrees, StopReason
+from cluster_models.training.rank_costs import TIME_PARTS
 from cluster_models.training.workload import MOST_SEQUENCES, Sharding
 from solver.check import check_plan
 from solver.predict import predict

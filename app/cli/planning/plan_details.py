@@ -11,7 +11,8 @@ from rich.text import Text
 
 from app.presentation.figures import gib, percent, spans
 from app.presentation.plan import PlanReport
-from cluster_models.training.plan import MEMORY_PARTS, Plan, StageMemory
+from cluster_models.training.plan import Plan
+from cluster_models.training.rank_costs import MEMORY_PARTS, StageMemory
 from cluster_models.units import GIB
 
 BAR_CELLS: Final = 40

@@ -7,7 +7,7 @@ from typing import Final
 
 from app.presentation.sentences.formats import Words
 from cluster_models.jobs.recovery import RecoveryAction
-from cluster_models.training.plan import TIME_PARTS
+from cluster_models.training.rank_costs import TIME_PARTS
 from cluster_models.units import GBYTE, GIB
 from cluster_models.wording import named
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from app.presentation.figures import gib
 from app.web.drawing import Box, Drawing, Key, Line, Words, round_steps
-from cluster_models.training.plan import MEMORY_PARTS, StageMemory
+from cluster_models.training.rank_costs import MEMORY_PARTS, StageMemory
 from cluster_models.units import GIB
 
 _LEFT, _RIGHT, _TOP, _ROW, _BAR = 104.0, 24.0, 28.0, 30.0, 20.0

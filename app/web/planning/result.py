@@ -23,7 +23,8 @@ from app.web.planning.step_time import time_bar
 from app.web.planning.trade_offs import trade_off_cloud
 from app.web.planning.waterfall import waterfall
 from cluster_models.cluster.topology import Cluster
-from cluster_models.training.plan import MEMORY_PARTS, NoPlan, Plan
+from cluster_models.training.plan import NoPlan, Plan
+from cluster_models.training.rank_costs import MEMORY_PARTS
 from cluster_models.training.workload import TrainingWorkload
 
 

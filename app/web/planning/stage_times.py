@@ -7,7 +7,7 @@ from typing import Final
 
 from app.presentation.figures import percent, round_seconds, seconds
 from app.web.drawing import Box, Drawing, Key, Line, Words, round_steps
-from cluster_models.training.plan import TIME_PARTS, StageTime, TimeBreakdown
+from cluster_models.training.rank_costs import TIME_PARTS, StageTime, TimeBreakdown
 
 _WIDTH, _LEFT, _RIGHT, _TOP = 760.0, 104.0, 24.0, 8.0
 _TALL: Final = ((20, 26.0, 18.0), (40, 18.0, 12.0), (10_000, 10.0, 7.0))

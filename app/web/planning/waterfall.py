@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.presentation.comparison import rounded_parts
 from app.presentation.figures import seconds
 from app.web.drawing import Box, Drawing, Line, Words
-from cluster_models.training.plan import TIME_PARTS, TimeBreakdown
+from cluster_models.training.rank_costs import TIME_PARTS, TimeBreakdown
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _ROW, _BAR = 640.0, 250.0, 84.0, 6.0, 22.0, 14.0
 

@@ -13,7 +13,7 @@ from app.web.planning.rack_map import rack_map
 from app.web.planning.stage_times import stage_times
 from app.web.planning.step_axis import step_axis
 from app.web.planning.waterfall import waterfall
-from cluster_models.training.plan import StageTime, TimeBreakdown
+from cluster_models.training.rank_costs import StageTime, TimeBreakdown
 from cluster_models.training.workload import Objective
 from tests.plans import small_cluster, small_plan, small_workload
 
