@@ -9,15 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from functools import cache
+from copy import deepcopy
+from functools import cache, reduce
+from operator import getitem
 from typing import Any, Final, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from cluster_models.cluster.measurements import Sample
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.cluster.topology import Cluster
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, Framework, frameworks
 
 T = TypeVar("T")
 
@@ -31,9 +34,29 @@ def jsonable(value: object) -> Any:
 
 
 def load(kind: type[T], plain: object) -> T:
-    """The value of type ``kind`` that ``jsonable`` made ``plain`` of; its own checks run again."""
-    value: T = _adapter(kind).validate_python(plain)  # type: ignore[arg-type]  # classes are hashable
-    return value
+    """The value of type ``kind`` that ``jsonable`` made ``plain`` of; its own checks run again.
+
+    An older Meshwright wrote no facts of frameworks that came later: they are those of the generation that the
+    framework is, or is like.
+    """
+    adapter: TypeAdapter[T] = _adapter(kind)  # type: ignore[arg-type]  # classes are hashable
+    try:
+        return adapter.validate_python(plain)
+    except ValidationError as error:
+        return adapter.validate_python(_with_later_facts(plain, error))
+
+
+def _with_later_facts(plain: object, error: ValidationError) -> object:
+    """``plain`` with the facts of frameworks that it lacks; raises ``error`` where it lacks anything else."""
+    completed = deepcopy(plain)
+    for missing in error.errors(include_url=False, include_input=False):
+        *path, fact = missing["loc"]
+        described = reduce(getitem, path, completed)  # type: ignore[arg-type]  # containers of JSON
+        if missing["type"] != "missing" or not isinstance(described, dict) or fact not in Framework.__slots__:
+            raise error
+        known = frameworks().get(described["like"] or described["name"], DEFAULT_FRAMEWORK)
+        described[fact] = jsonable(getattr(known, str(fact)))
+    return completed
 
 
 @cache

@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from pydantic import ValidationError
 
 from app.serialization import ID_LENGTH, jsonable, load, make_snapshot, snapshot_id
 from cluster_models.cluster.snapshot import ClusterSnapshot
@@ -40,6 +41,18 @@ from tests.plans import (
 def test_values_survive_storage(kind: type, value: object) -> None:
     """What is read from JSON equals what was written, infinities and the last bit of a float included."""
     assert load(kind, json.loads(json.dumps(jsonable(value)))) == value
+
+
+def test_facts_that_came_later_are_those_of_the_generation() -> None:
+    """A plan of an older Meshwright loads; one that lacks anything else does not."""
+    plain = jsonable(small_plan())
+    older = plain["workload"]["framework"]
+    del older["schedules"], older["packings"]
+    assert load(Plan, plain) == small_plan()
+    assert "schedules" not in older
+    del plain["workload"]["sequence_length"]
+    with pytest.raises(ValidationError, match="sequence_length"):
+        load(Plan, plain)
 
 
 def test_stored_values_are_checked_again() -> None:
