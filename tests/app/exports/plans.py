@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from app.exports.contract import Export
+from app.exports.options import Options
 from app.exports.registry import EXPORTS
 from cluster_models.model.experts import Experts
 from cluster_models.model.layer_kinds import AttentionGate, Mixer, Mlp
@@ -39,6 +40,11 @@ def export(name: str) -> Export:
     found = EXPORTS[name]
     assert isinstance(found, Export)
     return found
+
+
+def text_of(name: str, plan: Plan, **options: Any) -> str:
+    """All files of an export in one text."""
+    return "\n".join(file.text for file in export(name).files(plan, Options(**options)))
 
 
 def under(plan: Plan, name: str, **facts: Any) -> Plan:

@@ -1,0 +1,111 @@
+"""Exports say the formats, shards and documents of a plan as they were priced, or refuse them in one line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.exports.contract import check_files
+from app.exports.launch_value import launch_of
+from app.exports.options import Options
+from cluster_models.errors import InvalidConfiguration, InvalidInput
+from cluster_models.training.methods import TrainingMethod
+from cluster_models.training.mixed_lengths import MixedLengths, Packing
+from cluster_models.training.optimizer_states import FULL_STATES, MasterFormat, MomentFormat, OptimizerStates
+from cluster_models.training.plan import Degrees, Plan
+from tests.app.exports.plans import export, shaped, text_of, under
+
+
+def in_formats(plan: Plan, states: OptimizerStates) -> Plan:
+    """The plan of the same workload with optimizer states in other formats."""
+    assert plan.workload is not None
+    return replace(plan, workload=replace(plan.workload, optimizer_states=states))
+
+
+DATA = shaped(Degrees(data=8), ((6,),))
+
+
+@pytest.mark.parametrize(("shards", "stage"), [(False, 1), (True, 2)])
+def test_deepspeed_shards_the_gradients_that_were_priced_so(shards: bool, stage: int) -> None:
+    """ZeRO's second stage is the first with gradients on their owners alone."""
+    plan = under(DATA, "transformers-2025", shards_gradients=shards)
+    assert f'"stage": {stage}' in text_of("deepspeed", plan)
+    check_files(export("deepspeed"), export("deepspeed").files(plan, Options()), launch_of(plan))
+
+
+@pytest.mark.parametrize(
+    ("name", "framework"),
+    [
+        ("megatron", "megatron-bridge-26.02"),
+        ("nemo", "megatron-bridge-26.02"),
+        ("torchtitan", "torchtitan-2025"),
+        ("deepspeed", "transformers-2025"),
+    ],
+)
+def test_files_say_which_documents_were_priced(name: str, framework: str) -> None:
+    """No argument fills the sequences: the owner of the data is told."""
+    plan = under(DATA, framework, packings=tuple(Packing))
+    assert plan.workload is not None
+    lengths = MixedLengths.of({300: 9.0, 2000: 1.0}, Packing.WHOLE)
+    told = "documents of 470 tokens in the mean"
+    assert told not in text_of(name, plan)
+    assert told in text_of(name, replace(plan, workload=replace(plan.workload, lengths=lengths)))
+
+
+def test_pairs_of_sequences_are_left_to_trainers_that_know_them() -> None:
+    """Launchers of next-token training refuse; DeepSpeed's starts any script and says what it must do."""
+    plan = under(DATA, "transformers-2025")
+    assert plan.workload is not None
+    configuration = replace(plan.configuration, micro_batch=2)
+    workload = replace(plan.workload, method=TrainingMethod.DPO, pinned={}, global_batch=64)
+    plan = replace(plan, workload=workload, configuration=configuration)
+    for name in ("megatron", "nemo", "torchtitan"):
+        with pytest.raises(InvalidConfiguration, match="next tokens alone"):
+            text_of(name, plan)
+    assert "pairs of sequences (dpo) with a reference model" in text_of("deepspeed", plan)
+
+
+@pytest.mark.parametrize("name", ["megatron", "nemo"])
+@pytest.mark.parametrize(
+    "states",
+    [
+        FULL_STATES,
+        OptimizerStates(MomentFormat.BF16, MomentFormat.BF16, MasterFormat.REMAINDER),
+        OptimizerStates(MomentFormat.FP16, MomentFormat.FP32, MasterFormat.FP16),
+    ],
+)
+def test_formats_of_optimizer_states_are_said_and_read_back(name: str, states: OptimizerStates) -> None:
+    """``--exp-avg-dtype`` and its like, or the same fields of Bridge; other formats do not pass for them."""
+    plan = in_formats(under(DATA, "megatron-bridge-26.06"), states)
+    files = export(name).files(plan, Options())
+    check_files(export(name), files, launch_of(plan))
+    other = in_formats(plan, OptimizerStates(first_moment=MomentFormat.FP8))
+    with pytest.raises(InvalidInput):
+        check_files(export(name), files, launch_of(other))
+
+
+@pytest.mark.parametrize(
+    ("name", "states"),
+    [
+        ("torchtitan", OptimizerStates(first_moment=MomentFormat.BF16)),
+        ("nemo", OptimizerStates(first_moment=MomentFormat.FP8)),
+        ("megatron", OptimizerStates(MomentFormat.INT8, MomentFormat.INT8)),
+    ],
+)
+def test_formats_that_a_launcher_cannot_be_told_are_refused(name: str, states: OptimizerStates) -> None:
+    """Torchtitan has no setting, Bridge another FP8, Megatron no blocks of eight bits."""
+    with pytest.raises(InvalidConfiguration) as refused:
+        export(name).files(in_formats(under(DATA, "megatron-bridge-26.06"), states), Options())
+    assert refused.value.field == "configuration.optimizer_states"
+
+
+@pytest.mark.parametrize("name", ["megatron", "nemo"])
+def test_instances_of_the_optimizer_are_said_and_read_back(name: str) -> None:
+    """Four of eight data ranks share states out: two copies; files for one do not pass for it."""
+    one, two = (under(DATA, "megatron-bridge-26.06", sharding_ranks=ranks) for ranks in (0, 4))
+    files = export(name).files(two, Options())
+    assert "optimizer" in files[0].text
+    check_files(export(name), files, launch_of(two))
+    with pytest.raises(InvalidInput):
+        check_files(export(name), files, launch_of(one))
