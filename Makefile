@@ -21,7 +21,7 @@ WARM_UP_PLACEMENT = for pp in 2 5; do $(BIN)/python -m benchmarks.placement --dp
 	--bandwidth examples/bandwidth/ten-nodes.csv --forward-s 0.03 --backward-s 0.06 --micro-batches 8 \
 	--activation-bytes 3e8 --gradient-bytes 8e9; done
 
-# Else the first map of experts would take a minute, and two workers of the tests would both wait for it.
+# The first map of experts takes a minute; two workers of the tests would both wait for it.
 # Few slots are solved exactly, and two on each rank are paired: other loops.
 WARM_UP_EXPERTS = maps=$$(mktemp -d) && $(BIN)/meshwright experts place --ranks 16 --nodes 2 --slots 48 \
 	--loads examples/routing/prefill.json examples/routing/decode.json --router 4 --link-speed 50 --format sglang \
@@ -91,13 +91,13 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@echo "compiling the solver's inner loops ..."
-	@{ $(WARM_UP_EXPERTS); } >/dev/null & experts=$$!; \
-	  $(WARM_UP) >/dev/null && { $(WARM_UP_PLACEMENT); } >/dev/null && wait $$experts
+	@$(WARM_UP) >/dev/null && { $(WARM_UP_PLACEMENT); } >/dev/null
 	@touch $@
 
 $(INSTALLED_DEV): requirements-dev.lock $(INSTALLED)
 	@echo "installing what the tests need ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.lock
+	@{ $(WARM_UP_EXPERTS); } >/dev/null
 	@touch $@
 
 # The browser tests use a Chromium that is there, or skip and say so; nothing else depends on it.

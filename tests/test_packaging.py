@@ -164,7 +164,7 @@ def _outside_of_make() -> dict[str, str]:
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-@pytest.mark.parametrize("target", ["help", "demo", "test", "serve", "lint", "lock", "benchmark", "clean"])
+@pytest.mark.parametrize("target", ["help", "demo", "test", "serve", "lint", "lock", "benchmarks", "clean"])
 def test_make_knows_its_targets(target: str) -> None:
     """Every target of the manual can be planned without an error."""
     subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True, env=_outside_of_make())

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from app.cli import main
-from cluster_models.training.workload import TrainingWorkload
+from app.web.planning.form import blank
 from tests.app.calibration_bodies import calibration_document
 from tests.app.framework_bodies import DESCRIBED
 from tests.e2e.processes import REPOSITORY, Deployment, service, wait_until
@@ -60,19 +60,16 @@ def test_http_command_line_and_form_give_the_same_plan(tmp_path: Path, capsys: p
 
 def _form(workload: dict[str, Any]) -> dict[str, Any]:
     """The fields that a browser sends for a workload file, the form's other fields as they stand there."""
-    default = TrainingWorkload(sequence_length=1, global_batch=1)
-    return {
-        "cluster_text": CLUSTER.read_text(),
-        "model": MODEL,
-        "calibration": "slow",
-        "recompute": [str(choice) for choice in default.recompute],
-        "sharding": [str(choice) for choice in default.sharding],
-        "schedule": [str(choice) for choice in default.schedule],
-        "memory_headroom_percent": f"{100 * default.memory_headroom:g}",
-        "time_limit_s": "60",
-        "effort": "1",
-        "framework_text": yaml.safe_dump(workload["framework"]),
-    } | {name: str(value) for name, value in workload.items() if name != "framework"}
+    return (
+        blank(time_limit_s=60)
+        | {
+            "cluster_text": CLUSTER.read_text(),
+            "model": MODEL,
+            "calibration": "slow",
+            "framework_text": yaml.safe_dump(workload["framework"]),
+        }
+        | {name: str(value) for name, value in workload.items() if name != "framework"}
+    )
 
 
 def _finished(client: httpx2.Client, address: str) -> bool:
