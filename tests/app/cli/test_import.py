@@ -116,7 +116,7 @@ def test_files_are_stored_with_the_service_and_added_to(logs: Path, capsys: pyte
     assert "3 nodes (1 new)" in out
     assert out.rstrip().endswith("--store")
     assert main(["cluster", "show", "lab", *url]) == 0
-    assert "2 nodes" in capsys.readouterr().out
+    assert "2, 2 of them usable" in capsys.readouterr().out
     code, _, err = run(capsys, one, "--into", "lbb", *url)
     assert code == 2
     assert "is neither a file nor a stored cluster" in err
