@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -22,13 +21,13 @@ from tests.solver.problems import DENSE, SPARSE, nodes, not_planned, problem
 
 QUICK = SearchOptions(time_limit_s=0.0, alternatives=0)
 APPLY: dict[str, Callable[[TrainingWorkload], TrainingWorkload]] = {
-    "Allow full recomputation": lambda w: replace(w, recompute=tuple(Recompute)),
-    "Allow optimizer sharding": lambda w: replace(w, sharding=(*w.sharding, Sharding.OPTIMIZER)),
-    "Allow parameter sharding": lambda w: replace(w, sharding=(*w.sharding, Sharding.PARAMETERS)),
-    "Do not pin": lambda w: replace(w, pinned={}),
-    "Do not forbid": lambda w: replace(w, forbidden={}),
-    "Allow more than": lambda w: replace(w, max_gpus=None),
-    "Lower the memory head-room": lambda w: replace(w, memory_headroom=0.01),
+    "allow_recomputation": lambda w: replace(w, recompute=tuple(Recompute)),
+    "shard_optimizer": lambda w: replace(w, sharding=(*w.sharding, Sharding.OPTIMIZER)),
+    "shard_parameters": lambda w: replace(w, sharding=(*w.sharding, Sharding.PARAMETERS)),
+    "unpin": lambda w: replace(w, pinned={}),
+    "allow_degrees": lambda w: replace(w, forbidden={}),
+    "allow_gpus": lambda w: replace(w, max_gpus=None),
+    "lower_headroom": lambda w: replace(w, memory_headroom=0.01),
 }
 CASES: dict[str, tuple[int, dict[str, Any]]] = {
     "plain": (2, {"sharding": (Sharding.NONE,)}),
@@ -52,12 +51,11 @@ def test_every_remedy_works(case: str) -> None:
     refusal = not_planned(asked)
     assert refusal.remedies
     for remedy in refusal.remedies:
-        if grown := re.match(r"Use about (\d+) such nodes", remedy):
-            larger = problem(nodes(int(grown[1]), gpus=8), model=LLAMA_70B)
+        if isinstance(grown := remedy.figures.get("nodes"), int):
+            larger = problem(nodes(grown, gpus=8), model=LLAMA_70B)
             changed = replace(larger, workload=asked.workload)
         else:
-            apply = next(change for words, change in APPLY.items() if remedy.startswith(words))
-            changed = replace(asked, workload=apply(asked.workload))
+            changed = replace(asked, workload=APPLY[remedy.code](asked.workload))
         assert isinstance(plan(changed, QUICK), Plan), remedy
 
 
@@ -67,7 +65,7 @@ def test_the_shortage_is_what_is_missing() -> None:
     refusal = not_planned(asked)
     assert refusal.missing_bytes is not None
     assert refusal.closest is not None
-    assert f"{refusal.missing_bytes / 2**30:.1f} GiB" in refusal.reason
+    assert refusal.reasons[0].figures["missing_bytes"] == refusal.missing_bytes
     cluster = asked.snapshot.cluster
     ((name, kind),) = cluster.gpu_kinds.items()
     share = 1 - asked.workload.memory_headroom
@@ -83,8 +81,8 @@ def test_rules_that_leave_no_candidate_are_said() -> None:
     refusal = not_planned(problem(nodes(1), forbidden={"micro_batch": tuple(range(1, 17))}))
     assert refusal.closest is None
     assert refusal.missing_bytes is None
-    assert "No combination" in refusal.reason
-    assert "Do not forbid degrees." in refusal.remedies
+    assert [each.code for each in refusal.reasons] == ["no_legal_degrees"]
+    assert "allow_degrees" in {each.code for each in refusal.remedies}
 
 
 PINNED = {
