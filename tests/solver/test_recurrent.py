@@ -18,14 +18,16 @@ from cluster_models.model.mixers import LatentAttention, LinearAttention, Linear
 from cluster_models.training.frameworks import framework
 from cluster_models.training.plan import Configuration, Degrees, RankOrder
 from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
+from solver.candidates import CandidateBatch, FloatArray
 from solver.check import check_plan
 from solver.check.configuration import configuration_violations
-from solver.costs.activations import layer_activations
+from solver.costs.activations import kept_activations, layer_tensors
 from solver.costs.calibration import calibration_of
 from solver.costs.compute import processor
 from solver.costs.layer_counts import all_layers
 from solver.costs.local_sizes import LocalSizes, local_sizes
 from solver.costs.parameters import local_parameters
+from solver.costs.recomputation import RecomputePolicies
 from solver.costs.recurrent import recurrent_core
 from solver.costs.step_costs import step_costs
 from solver.degrees.enumeration import enumerate_candidates
@@ -48,6 +50,14 @@ def with_delta(heads: int) -> Architecture:
     """A model whose layers are a gated delta net with ``heads`` heads of 128 and no convolution."""
     linear = LinearAttention(LinearRule.GATED_DELTA, heads, heads, 128, 128)
     return replace(LLAMA_70B, mixers=(Mixer.LINEAR,), linear_attention=linear)
+
+
+def kept_bytes(model: Architecture, batch: CandidateBatch) -> FloatArray:
+    """(n, K) bytes that a layer of each kind keeps of a micro-batch."""
+    calibration = calibration_of(H100, BRIDGE)
+    sizes = local_sizes(batch, WORKLOAD, calibration)
+    policies = RecomputePolicies.of(batch, calibration.framework)
+    return kept_activations(model, sizes, calibration, layer_tensors(model, sizes, calibration), policies).layers
 
 
 # FlashQLA's benchmark_results_H200.txt: flash-linear-attention 0.5.1, milliseconds forward and backward.
@@ -105,8 +115,7 @@ def test_tensor_and_context_ranks_share_out_the_work(name: str) -> None:
     whole, by_tensor, by_context = found.compute_s[:, 0]
     assert 0.5 * whole <= by_tensor < whole
     assert 0.5 * whole <= by_context < whole
-    calibration = calibration_of(H100, BRIDGE)
-    kept = layer_activations(model, local_sizes(batch, WORKLOAD, calibration), calibration).layers
+    kept = kept_bytes(model, batch)
     assert (kept[0] >= kept[1]).all()
     assert kept[0] == pytest.approx(2 * kept[2])
 
@@ -117,7 +126,7 @@ def test_a_block_alone_is_half_of_a_layer() -> None:
     apart = replace(both, layers=4, mixers=(Mixer.FULL, Mixer.NONE), mlps=(Mlp.NONE, Mlp.DENSE))
     assert apart.layer_kinds == (LayerKind(Mixer.FULL, Mlp.NONE), LayerKind(Mixer.NONE, Mlp.DENSE))
     assert apart.parameters() == both.parameters()
-    batch, calibration = candidates({"tensor": 2}), calibration_of(H100, BRIDGE)
+    batch = candidates({"tensor": 2})
     priced = [
         step_costs(
             batch,
@@ -133,7 +142,7 @@ def test_a_block_alone_is_half_of_a_layer() -> None:
     for part in ("forward_s", "backward_s", "tensor_s"):
         one, other = (getattr(costs, part)[0, 0] for costs in priced)
         assert other == pytest.approx(one)
-    kept = [layer_activations(model, sizes(tensor=2), calibration).layers[0] for model in (both, apart)]
+    kept = [kept_bytes(model, batch)[0] for model in (both, apart)]
     assert kept[1].sum() == pytest.approx(kept[0].sum())
 
 

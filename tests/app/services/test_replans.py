@@ -23,7 +23,7 @@ from app.services.decisions import (
     replans,
     reports,
     safe_answers,
-    waking,
+    timed_replans,
 )
 from app.services.decisions.replan_settings import ReplanSettings
 from app.services.decisions.replans import Answer
@@ -121,7 +121,7 @@ def test_gpus_of_one_job_may_go_to_another(sessions: SessionFactory) -> None:
         assert (jobs["b"].plan, jobs["b"].gpus_held) == (None, 0)
         assert {gpu[0] for gpu in occupied(session)} == {"n1", "n2"}
         report(session, told("n0", HealthState.RECOVERED, at_s=3600), at_s=3600)
-        (woken,) = waking.wake_waiting(session, now=START + timedelta(seconds=4300))
+        (woken,) = timed_replans.wake_waiting(session, now=START + timedelta(seconds=4300))
         request = replan_solves.begin_attempt(session, replan_id=woken, now=START + timedelta(seconds=4300))
         assert request is not None
         paused = {job.name: job for job in request.to_problem().jobs}["b"]
@@ -145,14 +145,14 @@ def test_a_job_that_waits_keeps_the_lost_gpus_and_is_woken_once(sessions: Sessio
         replans.finish_applied(session, replan_id=replan_id)
         assert nodes_held(session, a) == {"n0", "n1"}
         assert running_jobs.get_job(session, reference=CLUSTER, job="a").standing is JobStanding.WAITING
-        assert waking.wake_waiting(session, now=START + timedelta(days=1)) == []
+        assert timed_replans.wake_waiting(session, now=START + timedelta(days=1)) == []
         report(session, told("n0", HealthState.RECOVERED, at_s=3600), at_s=3600)
-        assert waking.wake_waiting(session, now=START + timedelta(seconds=3700)) == []
+        assert timed_replans.wake_waiting(session, now=START + timedelta(seconds=3700)) == []
         quiet = START + timedelta(seconds=4300)
-        (woken,) = waking.wake_waiting(session, now=quiet)
+        (woken,) = timed_replans.wake_waiting(session, now=quiet)
         assert replan_solves.due(session, now=quiet) == [woken]
         replans.cancel_replan(session, replan_id=woken)
-        assert waking.wake_waiting(session, now=quiet + timedelta(seconds=60)) == []
+        assert timed_replans.wake_waiting(session, now=quiet + timedelta(seconds=60)) == []
         again = reports.request_replan(session, reference=CLUSTER, now=quiet)
         solved(session, again, decided({}, untouched=[a, b]), at_s=4400)
         replans.approve_replan(session, replan_id=again)
