@@ -39,7 +39,7 @@ class FirstPlan:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What is known of a problem before a search.
+    """Facts about a problem before a search.
 
     ``configurations`` are legal ones listed in the time, of which ``too_large`` do not fit into memory and
     ``ruled_out`` fit but cannot keep every rule; ``is_complete`` says whether the time sufficed for all.
@@ -71,7 +71,7 @@ def outlook(problem: PlanningProblem, *, pricing_s: float = LONGEST_PRICING_S) -
         configurations=priced.total,
         too_large=priced.infeasible,
         ruled_out=int(((priced.excess_bytes <= 0) & ~space.kept.mask).sum()),
-        is_complete=not priced.left.unpriced + priced.left.worlds,
+        is_complete=priced.left.unpriced == priced.left.worlds == 0,
         least_gpus=min(_least_gpus(problem, space.fabrics), default=None),
         first=_first_plan(problem, space, options),
     )
