@@ -326,6 +326,9 @@ def test_a_failure_is_answered_by_keyboard(page: Page, site: Site) -> None:
     page.locator("#node").press("Enter")
     page.get_by_role("heading", name="A safe answer is ready").wait_for()
     assert page.get_by_text("The search begins in").is_visible()
+    pictures = ("Who sits where before and after", "Throughput before and after", "How long jobs stand still")
+    assert [page.get_by_role("img", name=name).count() for name in pictures] == [1] * len(pictures)
+    assert page.locator("[hidden]:visible").count() == 0
     page.wait_for_load_state()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     _tab_to(page, "button[value=approve_safe]")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
@@ -11,10 +12,15 @@ from sqlalchemy.orm import Session
 
 from app.db.running_tables import RunningJobRow, RunningPlanRow
 from app.serialization import load
-from app.services.decisions import replan_answers, replan_rows
-from app.services.decisions.replans import Answer
+from app.services.clusters import clusters
+from app.services.decisions import replan_answers, replan_rows, replan_settings
+from app.services.decisions.replans import Answer, ReplanRecord
 from app.services.errors import NotFound, NotReady
+from app.services.health import health_events
 from app.services.running.plan_contents import AnyPlan
+from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Cluster
+from cluster_models.health.degraded import degraded
 from cluster_models.jobs.recovery import BatchDecision, JobDecision
 from cluster_models.jobs.serving import ServingDecision
 from cluster_models.serving.plan import ServingPlan
@@ -25,13 +31,15 @@ from cluster_models.training.plan import Plan
 class AnswerView:
     """An answer, by job id the plan that each decided job ran by before, and the names of untouched jobs.
 
-    ``served`` are the plans of deployments before.  Of all those that are still kept.
+    ``served`` are the plans of deployments before.  Of all those that are still kept.  ``cluster``: as the
+    failures left it, where that is asked for; a GPU in use is out of reach of the jobs that sat on it.
     """
 
     decision: BatchDecision
     before: Mapping[str, Plan]
     untouched: Mapping[str, str] = field(default_factory=dict)
     served: Mapping[str, ServingPlan] = field(default_factory=dict)
+    cluster: Cluster | None = None
 
 
 def view_of(session: Session, decision: BatchDecision, base: Mapping[str, str]) -> AnswerView:
@@ -54,6 +62,20 @@ def view_answer(session: Session, *, replan_id: str, answer: Answer) -> AnswerVi
     if kept is None:
         return None
     return view_of(session, load(BatchDecision, kept["decision"]), kept["base"])
+
+
+def cluster_of(session: Session, *, replan: ReplanRecord, now: datetime) -> Cluster:
+    """The cluster as a decision finds it: nodes in the states of the reports until its search began.
+
+    In use are only GPUs that failed alone.
+    """
+    moment = replan.solving_at or now
+    settings = replan_settings.settings_of(session, cluster_id=replan.cluster_id)
+    events = health_events.read_known(session, cluster_id=replan.cluster_id)
+    conditions = settings.conditions([each for each in events if each.occurred_at <= moment], now=moment)
+    stored = clusters.get_cluster(session, reference=replan.cluster_id).cluster
+    idle = tuple(replace(node, gpus_in_use=()) for node in stored.nodes)
+    return degraded(ClusterSnapshot("", replace(stored, nodes=idle), ()), conditions).cluster
 
 
 def decided_plan(session: Session, *, replan_id: str, job: str, answer: Answer) -> AnyPlan:

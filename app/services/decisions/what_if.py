@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -42,7 +43,7 @@ def answer_losses(
         prepared = safe_answers.prepared_for(session, problem, found)
     decision = safe_answers.work_out(problem, prepared)
     with sessions() as session:
-        return view_of(session, decision, found.base)
+        return replace(view_of(session, decision, found.base), cluster=found.snapshot.cluster)
 
 
 def _looked_up(

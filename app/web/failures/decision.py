@@ -26,8 +26,12 @@ from app.presentation.replan_steps import steps
 from app.presentation.replans import decision_explanation, lost_gpu_hours, moved_bytes, proof
 from app.presentation.serving_decisions import SERVING_ACTIONS, answered, other_servings, serving_rows
 from app.presentation.survival import losses_sentence
+from app.services.decisions.replan_answers import made_of
 from app.services.decisions.replan_views import AnswerView
-from cluster_models.jobs.recovery import JobDecision, MovedRank, RecoveryAction
+from app.web.drawing import Drawing
+from app.web.failures.effects import standstill_bars, throughput_bars
+from app.web.failures.seats import seats_before_after
+from cluster_models.jobs.recovery import BatchDecision, JobDecision, MovedRank, RecoveryAction
 from cluster_models.jobs.serving import ServingDecision
 from cluster_models.serving.plan import ServingPlan
 from cluster_models.training.plan import Plan
@@ -92,6 +96,9 @@ class DecisionView:
     """A whole answer in words."""
 
     explanation: str
+    seats: Drawing | None
+    rates: Drawing | None
+    standstill: Drawing | None
     steps: tuple[str, ...]
     cards: tuple[JobCard, ...]
     others: tuple[tuple[str, str, str], ...]
@@ -102,18 +109,20 @@ class DecisionView:
     proof: tuple[str, ...]
 
 
-def decision_view(answer: AnswerView, *, first: str = "") -> DecisionView:
-    """An answer, the worst news first.
+def decision_view(answer: AnswerView, *, safe: BatchDecision | None = None, first: str = "") -> DecisionView:
+    """An answer, the worst news first; ``safe`` is the one that was there before.
 
     Where there are many jobs only the first have a card, that of the id ``first`` among them.
     """
     decision = answer.decision
     untouched = sorted(answer.untouched.get(job_id, job_id) for job_id in decision.untouched)
-    every: list[JobDecision | ServingDecision] = [*decision.jobs, *decision.serving]
-    ordered = sorted(every, key=lambda made: (made.job_id != first, _ORDER.index(_mood(made))))
+    ordered = sorted(made_of(decision), key=lambda made: (made.job_id != first, _ORDER.index(_mood(made))))
     shown, others = ordered[:MOST_CARDS], ordered[MOST_CARDS:]
     return DecisionView(
         explanation=decision_explanation(decision),
+        seats=seats_before_after(answer, ordered),
+        rates=throughput_bars(ordered, {} if safe is None else {made.job_id: made for made in made_of(safe)}),
+        standstill=standstill_bars(ordered),
         steps=tuple(step.sentence for step in steps(decision, answer.before)),
         cards=tuple(_card(made, answer) for made in shown),
         others=tuple((made.job_id, made.job_name, _action(made)) for made in others),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Final
 from urllib.parse import quote, urlencode
@@ -88,7 +88,9 @@ def with_free_nodes(request: Request, replan_id: str) -> Response:
     answer = free_nodes.answer_with_free_nodes(service.sessions, replan_id=replan_id, now=datetime.now(UTC))
     with service.read_sessions() as session:
         record = replans.get_replan(session, replan_id=replan_id)
-        view = decision_view(replan_views.view_of(session, answer.decision, answer.base))
+        cluster = replan_views.cluster_of(session, replan=record, now=datetime.now(UTC))
+        made = replan_views.view_of(session, answer.decision, answer.base)
+        view = decision_view(replace(made, cluster=cluster))
     return page(
         request,
         "free_nodes.html",
@@ -204,7 +206,7 @@ def _replan(request: Request, replan_id: str, found: tuple[FormProblem, ...], st
         record = replans.get_replan(session, replan_id=replan_id)
         shown = _shown_answer(record)
         free = free_nodes.free_nodes(session, replan=record, now=now)
-        view = None if shown is None else _view(session, record, shown, request.query_params.get("card", ""))
+        view = None if shown is None else _view(session, record, shown, now, request.query_params.get("card", ""))
         events = health_events.list_events(
             session, reference=record.cluster_id, limit=MAX_LIMIT, replan_id=record.id
         )
@@ -245,6 +247,12 @@ def _shown_answer(record: ReplanRecord) -> Answer | None:
     return Answer.SAFE if record.has_safe_answer else None
 
 
-def _view(session: Session, record: ReplanRecord, answer: Answer, first: str) -> DecisionView | None:
+def _view(session: Session, record: ReplanRecord, answer: Answer, now: datetime, first: str) -> DecisionView | None:
     kept = replan_views.view_answer(session, replan_id=record.id, answer=answer)
-    return None if kept is None else decision_view(kept, first=first)
+    if kept is None:
+        return None
+    is_safe = answer is Answer.SAFE or not record.has_safe_answer
+    safe = None if is_safe else replan_views.view_answer(session, replan_id=record.id, answer=Answer.SAFE)
+    cluster = replan_views.cluster_of(session, replan=record, now=now)
+    then = replace(kept, cluster=cluster)
+    return decision_view(then, safe=None if safe is None else safe.decision, first=first)

@@ -23,6 +23,7 @@ from app.services.decisions import replan_settings
 from app.services.decisions.replan_settings import ReplanSettings
 from app.services.decisions.replan_views import AnswerView
 from app.web.failures.decision import MOST_CARDS, decision_view
+from cluster_models.cluster.topology import NodeState
 from cluster_models.jobs.recovery import (
     BatchDecision,
     ConsideredAction,
@@ -34,8 +35,8 @@ from cluster_models.jobs.recovery import (
     RecoveryAction,
     StateKind,
     StateSource,
-    TimeRange,
 )
+from cluster_models.jobs.times import TimeRange
 from cluster_models.remarks import remark
 from cluster_models.training.failure_domains import FailureDomainLosses
 from cluster_models.training.plan import StopReason
@@ -43,6 +44,8 @@ from tests.app.failed_site import Failed, failed_site
 from tests.app.running_rows import CLUSTER, START, decided, plan_on, report
 from tests.app.running_rows import told as heard
 from tests.app.web_site import ticked, told
+from tests.cluster_models.clusters import cluster_of, host
+from tests.plans import small_plan
 
 FOUR = "0\N{EN DASH}3"
 
@@ -148,6 +151,49 @@ def test_an_answer_is_told_in_words(failed: Failed) -> None:
     ):
         assert sentence in words, sentence
     assert "<nothing>" not in page
+
+
+def test_seats_are_drawn_before_above_after(failed: Failed) -> None:
+    """Lost, moved, kept and spare GPUs, each host under its leaf; beside them the rates and the standstill."""
+    failed.solve(_rich(failed))
+    page = failed.page()
+    for tip in (
+        "n0, GPU 0\N{EN DASH}1 before: a, stage 0, replica 0, lost",
+        f"n0, GPU {FOUR} after: lost",
+        f"n7, GPU {FOUR} before: spare",
+        "n7, GPU 0\N{EN DASH}1 after: a, stage 0, replica 0, moved here",
+        "n1, GPU 2\N{EN DASH}3 after: a, stage 1, replica 1",
+        "n2, GPU 0\N{EN DASH}1 before: b, stage 0, replica 0",
+        f"n2, GPU {FOUR} after: not of these jobs",
+        f"n6, GPU {FOUR} after: spare",
+        "a, before: 20,000 tokens/s",
+        "a, after: 15,000 tokens/s",
+        "b, after: stands still",
+        "a, repeat steps: 4 min 10 s",
+    ):
+        assert f"<title>{tip}" in page, tip
+    assert "4 GPUs lost; 4 run another part than before; 8 freed. 1 spare node used." in told(page)
+
+
+def test_of_many_hosts_those_that_change_are_drawn(failed: Failed) -> None:
+    """A job that waits keeps its seats; what nothing happens to is counted."""
+    hosts = [host(f"n{index}", gpus=1, cards=1) for index in range(100)]
+    cluster = replace(
+        cluster_of(hosts), nodes=(replace(hosts[0], state=NodeState.FAILED), *cluster_of(hosts).nodes[1:])
+    )
+    plan = small_plan()
+    ranks = tuple(replace(plan.placement.ranks[0], rank=index, node=f"n{index}", gpu=0) for index in range(100))
+    before = replace(plan, placement=replace(plan.placement, ranks=ranks))
+    decision = decided({failed.a: (RecoveryAction.WAIT, None)})
+    view = decision_view(AnswerView(decision, {failed.a.id: before}, cluster=cluster), safe=decision)
+    drawing = view.seats
+    assert drawing is not None
+    assert view.rates is not None
+    assert [box.tip.split(":")[0] for box in view.rates.boxes] == ["a, before", "a, safe answer", "a, after"]
+    assert [box.tip for box in drawing.boxes] == [
+        f"n0, GPU 0 {when}: a, stage 0, replica 0, lost" for when in ("before", "after")
+    ]
+    assert "99 hosts where nothing changes are left out." in drawing.description
 
 
 @pytest.mark.parametrize(
