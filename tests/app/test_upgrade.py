@@ -1,7 +1,8 @@
 """A database that an earlier Meshwright wrote is upgraded, and everything in it is read, shown and used.
 
 ``tests/data/upgrades/0006.json`` holds the rows of Meshwright 0.0.x, before there were tenants: a plan, the job
-that runs by it, a failure with the decision that was carried out, routing counts, a calibration, a model, a webhook.
+that runs by it, a failure with the decision that was carried out, routing counts, a calibration, a model and a
+webhook.
 """
 
 from __future__ import annotations
