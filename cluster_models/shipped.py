@@ -27,7 +27,7 @@ Generation = TypeVar("Generation", bound=Released)
 def generations(
     file: str, table: str, make: Callable[[str, dict[str, Any]], Generation]
 ) -> MappingProxyType[str, Generation]:
-    """What ``make`` makes of each entry of ``table`` in a data file, by name, oldest first.
+    """Values that ``make`` gives for the entries of ``table`` in a data file, by name, oldest first.
 
     It gets the name and the entry over the file's ``defaults``.
     """

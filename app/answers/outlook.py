@@ -20,7 +20,7 @@ class FirstPlanAnswer(ValueAnswer[FirstPlan]):
 
 
 class OutlookAnswer(ValueAnswer[Outlook]):
-    """What is known before a search."""
+    """Feasible candidates, fewest GPUs and a rough step, known before a search."""
 
     result: Annotated[Literal["outlook"], Given()] = Field(
         "outlook", description="outlook; no_plan where nothing fits."

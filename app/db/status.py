@@ -41,9 +41,6 @@ class RunningPlanStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-OPEN_RUNNING_PLANS = (RunningPlanStatus.PROPOSED, RunningPlanStatus.APPROVED, RunningPlanStatus.APPLIED)
-
-
 class JobStanding(StrEnum):
     """Whether a job works."""
 

@@ -57,7 +57,7 @@ class FrontPointDocument(Document):
 
 
 class EffectDocument(Document):
-    """What a change would bring to the fastest plan."""
+    """Gain of the fastest plan from one change."""
 
     change: Lever | Overlap = Field(
         description="node: one more like the last host; links: twice the bandwidth between nodes; memory: 10 GiB "

@@ -22,7 +22,6 @@ ZIP: Final = "application/zip"
 SHELL: Final = "text/x-shellscript"
 YAML: Final = "application/yaml"
 JSON: Final = "application/json"
-TOML: Final = "application/toml"
 TEXT: Final = "text/plain"
 
 

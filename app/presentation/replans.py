@@ -87,7 +87,7 @@ def decision_explanation(decision: BatchDecision) -> str:
 
 
 def summary_words(summary: DecisionSummary, *, most: int) -> list[str]:
-    """What becomes of the first jobs of a decision, each in a few words, and how many more there are."""
+    """The first jobs of a decision with their actions, a few words each, and how many more there are."""
     told = [f"{job.job} {ACTIONS[job.action]}" for job in summary.jobs]
     told += [f"{job.job} {SERVING_ACTIONS[job.action]}" for job in summary.serving]
     return [*told[:most], *([f"and {len(told) - most} more"] if len(told) > most else [])]

@@ -86,7 +86,7 @@ def sensitivity_headline(found: Sensitivity) -> str:
 
 
 def sensitivity_notes(found: Sensitivity) -> Iterator[str]:
-    """What cannot be changed, what a setting is written as, and where nothing fits."""
+    """Changes that are impossible, settings and how they are written, and where nothing fits."""
     fastest, workload = found.fastest.time.step_s, found.fastest.workload
     assert workload is not None, "plans of ours say their workload"
     if found.too_few_gpus is not None:

@@ -104,7 +104,7 @@ def serving_reasons(made: ServingDecision, before: ServingPlan | None) -> Iterat
 
 
 def answered(made: ServingDecision, before: ServingPlan | None) -> Iterator[str]:
-    """What is answered of each model afterwards, a sentence each."""
+    """Share of requests that each model answers afterwards, a sentence each."""
     is_carried = made.plan is not None and before is not None and made.plan.goal == before.goal
     for load in made.loads:
         yield _answered(load, is_carried=is_carried)

@@ -1,4 +1,4 @@
-"""What the database knows of the service's health, as metrics."""
+"""Gauges of the service's health, read from the database."""
 
 from __future__ import annotations
 

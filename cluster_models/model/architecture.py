@@ -135,10 +135,6 @@ class Architecture:
         """Whether layer ``layer`` (from 0) has experts."""
         return self.layer_pattern[layer].sparse
 
-    def is_windowed_layer(self, layer: int) -> bool:
-        """Whether layer ``layer`` (from 0) attends to no more than ``sliding_window`` tokens."""
-        return self.layer_pattern[layer].mixer is Mixer.WINDOW
-
     @property
     def sparse_pattern(self) -> tuple[bool, ...]:
         """For each layer in order, whether it has experts."""

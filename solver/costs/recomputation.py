@@ -128,7 +128,7 @@ class RepeatableLayer:
     alternate: RepeatedPass | None = None
 
     def selective(self, policies: RecomputePolicies) -> RepeatedPass:
-        """What every such layer runs again under selective recomputation, nothing without."""
+        """Modules that every such layer runs again under selective recomputation; none without it."""
         if self.alternate is not None:
             return RepeatedPass(np.where(policies.selective, self.alternate.compute, 0.0))
         found = dict.fromkeys(_PARTS, np.float64(0.0) * policies.modules)

@@ -31,11 +31,6 @@ class Mix(NamedTuple):
         modules = modules_of(self.modules)
         return len(modules | INSIDE_MOE if RecomputeModule.MOE in modules else modules)
 
-    @property
-    def dispatches_again(self) -> bool:
-        """Whether tokens travel to their experts again, which no other pass runs beside."""
-        return self.recompute == FULL or RecomputeModule.MOE in modules_of(self.modules)
-
 
 NOTHING = Mix(PLAIN)
 

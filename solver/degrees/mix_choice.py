@@ -224,7 +224,7 @@ class Tried:
         return np.asarray(self._of_stages(by_kind).max(axis=-1))
 
     def _of_stages(self, by_kind: Sequence[FloatArray]) -> FloatArray:
-        """Of arrays (..., C), one a kind, each pipeline rank's columns from its own kind."""
+        """Columns of arrays (..., C), one array a kind: each pipeline rank's from its own kind."""
         if len(by_kind) == 1:
             return by_kind[0]
         kinds = np.tile(self.kinds, (1, by_kind[0].shape[-1] // self.kinds.shape[1]))

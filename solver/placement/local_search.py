@@ -126,7 +126,7 @@ def _annealed(
 
 
 def _first_temperature_s(tables: Tables, order: IntArray, seed: int) -> float:
-    """What random moves from ``order`` change on average."""
+    """Mean change of the step, in seconds, by random moves from ``order``."""
     state = search_state(tables, order)
     anneal_round(tables, state, PROBES, seed, 0.0, 0.0)
     return max(float(state.scores[2]), LEAST_SHARE * float(state.scores[4]))

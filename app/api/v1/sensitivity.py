@@ -1,4 +1,4 @@
-"""What one more node, faster links, more memory or an overlap would bring to a plan."""
+"""Gains of one more node, faster links, more memory or an overlap for a plan."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _figures_table(*columns: str) -> Table:
 
 
 def after_place(answer: PlacementAnswer, given: Place) -> list[RenderableType]:
-    """What to do with a map: the next steps, and the command that writes it for an engine."""
+    """Next steps with a map, and the command that writes it for an engine."""
     parts: list[RenderableType] = [bullets(answer.next_steps)] if answer.next_steps else []
     if written := given.files.words():
         parts.append(Text(written))

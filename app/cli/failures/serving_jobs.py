@@ -20,7 +20,7 @@ _FORM = "NAME=plan.json"
 
 
 def split_jobs(typed: TypedJobs, cluster: Cluster) -> tuple[TypedJobs, tuple[ServingJob, ...]]:
-    """What was typed of training jobs, and the deployments; raises ``InvalidInput`` naming the option."""
+    """Split typed jobs into training jobs and deployments; raises ``InvalidInput`` naming the option."""
     plans = named_options("--job", typed.plans, _FORM)
     serving = {name: plan for name, path in plans.items() if (plan := read_serving_plan(path)) is not None}
     if not serving:

@@ -10,7 +10,6 @@ import typer
 from app.cli.common_options import DatabaseUrl
 from app.cli.endings import reported
 
-ExamplesFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder to write them to.")]
 BackupFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the copies.")]
 
 

@@ -94,7 +94,7 @@ def _service(model: int, options: Options) -> dict[str, Any]:
 
 
 def model_name(model: int, options: Options) -> str:
-    """What the pods of a model's replicas have in common."""
+    """Name that the pods of a model's replicas share."""
     return f"{options.job}-model-{model}"
 
 

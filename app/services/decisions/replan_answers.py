@@ -188,7 +188,7 @@ def _running(
 
 
 def made_of(decision: BatchDecision) -> tuple[JobDecision | ServingDecision, ...]:
-    """What becomes of each job that is decided on, training jobs first."""
+    """Summaries of the jobs that are decided on, training jobs first."""
     return (*decision.jobs, *decision.serving)
 
 

@@ -136,7 +136,7 @@ def gpu_tie(offers: Sequence[Offer]) -> float:
 
 
 def read(program: Program, offers: Sequence[Offer], values: FloatArray) -> Picked:
-    """What ``values`` of the columns mean."""
+    """Replicas and pools that the columns' ``values`` stand for."""
     counts = []
     for j, offer in enumerate(offers):
         if (times := round(values[program.number[j]])) > 0:
