@@ -32,7 +32,7 @@ WARM_UP_EXPERTS = maps=$$(mktemp -d) && $(BIN)/meshwright experts place --ranks 
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test serve manual fetch-tools lint format benchmarks benchmark-placement benchmark-experts benchmark-replanning benchmark-replanning-service \
-  benchmark-spot-replay lock browser clean
+  benchmark-spot-replay lock sbom audit browser clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -109,21 +109,28 @@ browser:
 	    || echo "chromium could not be installed: the browser tests will be skipped" >&2; \
 	else echo "no chromium found: the browser tests will be skipped; install the package chromium to run them" >&2; fi
 
-# Pins come from the oldest supported Python, so that every newer one can install them as well.
+# Pins come from the oldest supported Python, so that every newer one can install them as well; hashes are those of every
+# file of a version, so that every machine finds its own.
+LOCK = .venv-lock/bin/uv pip compile pyproject.toml --quiet --universal --generate-hashes --no-annotate --no-header \
+	--python-version $$($(PYTHON) -c 'import platform; print(platform.python_version())')
 lock: ## write requirements.lock and requirements-dev.lock anew (with Python 3.11)
 	@$(PYTHON) -c 'import sys; sys.version_info[:2] == (3, 11) or sys.exit("lock with the oldest supported Python: make lock PYTHON=python3.11")'
 	rm -rf .venv-lock
 	$(PYTHON) -m venv .venv-lock
-	.venv-lock/bin/python -m pip install --quiet --upgrade pip
-	.venv-lock/bin/python -m pip install --quiet .
-	{ echo "# Everything needed at run time, exactly; made by 'make lock', valid on CPython 3.11 to 3.13."; \
-	  .venv-lock/bin/python -m pip freeze --exclude meshwright --exclude setuptools; } > requirements.lock
-	.venv-lock/bin/python -m pip install --quiet --group dev
-	{ echo "# What tests and checks need on top of requirements.lock; made by 'make lock'."; \
-	  echo "-r requirements.lock"; \
-	  .venv-lock/bin/python -m pip freeze --all --exclude meshwright --exclude pip | grep -vxFf requirements.lock; } > requirements-dev.lock
+	.venv-lock/bin/python -m pip install --quiet uv
+	{ echo "# Everything needed at run time, exactly; made by 'make lock', valid on CPython 3.11 to 3.13."; $(LOCK); } > requirements.lock
+	{ echo "# What tests and checks need on top of requirements.lock; made by 'make lock'."; echo "-r requirements.lock"; \
+	  $(LOCK) --group dev --constraint requirements.lock \
+	    $$(sed -nE 's/^([A-Za-z0-9._-]+)==.*/--no-emit-package \1/p' requirements.lock); } > requirements-dev.lock
 	rm -rf .venv-lock
 
+sbom: $(INSTALLED_DEV) ## write sbom.json: what is installed at run time, with hashes (CycloneDX)
+	$(BIN)/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --mc-type application \
+	  --output-reproducible --output-file sbom.json
+
+audit: $(INSTALLED_DEV) ## ask for known vulnerabilities of what is installed at run time; fails where nobody answers
+	$(BIN)/pip-audit --requirement requirements.lock --require-hashes --disable-pip --strict --progress-spinner off
+
 clean: ## remove what was built, downloaded and cached, the virtual environment included
-	rm -rf $(VENV) .venv-lock .tools app/web/manual_pages build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
+	rm -rf $(VENV) .venv-lock .tools sbom.json app/web/manual_pages build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

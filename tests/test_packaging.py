@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shutil
@@ -22,7 +23,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PACKAGES = ("app", "solver", "readers", "cluster_models", "migrations")
 OWN_GROUND = {"pydantic-core", "starlette", "typing-extensions"}
 """Libraries that pydantic and fastapi pin and pass on as part of their own interface."""
-PIN = re.compile(r"([A-Za-z0-9._-]+)==([A-Za-z0-9.!+]+)(; .+)?")
+PIN = re.compile(r"([A-Za-z0-9._-]+)==([A-Za-z0-9.!+]+)( ; [^\\]+)?((?: \\\n    --hash=sha256:[0-9a-f]{64})+)\n")
 
 
 def _normal(name: str) -> str:
@@ -31,14 +32,11 @@ def _normal(name: str) -> str:
 
 
 def _pins(file: str) -> dict[str, tuple[int, ...]]:
-    pins = {}
-    for line in (ROOT / file).read_text("utf-8").splitlines():
-        if not line or line.startswith(("#", "-r ")):
-            continue
-        match = PIN.fullmatch(line)
-        assert match, f"{file}: {line!r} is not an exact pin"
-        pins[_normal(match[1])] = _version(match[2])
-    return pins
+    text = (ROOT / file).read_text("utf-8")
+    assert PIN.sub("", re.sub(r"(?m)^(#|-r ).*\n", "", text)) == "", (
+        f"{file} has lines that are no exact pin with hashes"
+    )
+    return {_normal(match[1]): _version(match[2]) for match in PIN.finditer(text)}
 
 
 def _version(text: str) -> tuple[int, ...]:
@@ -70,6 +68,24 @@ def test_locks_pin_what_the_project_asks_for(file: str, wanted: list[str]) -> No
 def test_locks_do_not_contradict_each_other() -> None:
     """No distribution is pinned in both files."""
     assert not set(_pins("requirements.lock")) & set(_pins("requirements-dev.lock"))
+
+
+def test_locks_have_the_hashes_of_every_machine() -> None:
+    """One file for each Python and processor, so numpy and numba have many: a lock of one machine has one."""
+    text = (ROOT / "requirements.lock").read_text("utf-8")
+    for match in PIN.finditer(text):
+        if match[1] in ("numpy", "numba", "scipy", "highspy"):
+            assert match[4].count("--hash") >= 12, f"{match[1]} lacks files: run make lock"
+
+
+def test_the_bill_of_materials_lists_the_lock(tmp_path: Path) -> None:
+    """Every pin with its hashes, and nothing else."""
+    made = tmp_path / "sbom.json"
+    command = ["-m", "cyclonedx_py", "requirements", "requirements.lock", "--no-validate", "-o", str(made)]
+    subprocess.run([sys.executable, *command], cwd=ROOT, check=True, capture_output=True)
+    components = json.loads(made.read_text("utf-8"))["components"]
+    assert {_normal(each["name"]) for each in components} == set(_pins("requirements.lock"))
+    assert all(each["externalReferences"][0]["hashes"] for each in components)
 
 
 def test_every_imported_library_is_declared() -> None:
@@ -164,7 +180,9 @@ def _outside_of_make() -> dict[str, str]:
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-@pytest.mark.parametrize("target", ["help", "demo", "test", "serve", "lint", "lock", "benchmarks", "clean"])
+@pytest.mark.parametrize(
+    "target", ["help", "demo", "test", "serve", "lint", "lock", "sbom", "audit", "benchmarks", "clean"]
+)
 def test_make_knows_its_targets(target: str) -> None:
     """Every target of the manual can be planned without an error."""
     subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True, env=_outside_of_make())
@@ -201,13 +219,15 @@ def _compose() -> dict[str, Any]:
 def test_compose_starts_things_in_order() -> None:
     """Web and workers wait for a healthy database and a finished migration; the database keeps its data."""
     services = _compose()["services"]
-    assert set(services) == {"db", "migrate", "web", "worker"}
+    assert set(services) == {"db", "migrate", "web", "worker", "prometheus", "grafana"}
     assert services["migrate"]["depends_on"] == {"db": {"condition": "service_healthy"}}
     for name in ("web", "worker"):
         waits = {other: rule["condition"] for other, rule in services[name]["depends_on"].items()}
         assert waits == {"db": "service_healthy", "migrate": "service_completed_successfully"}
     assert "healthcheck" in services["db"]
-    assert [volume.partition(":")[0] for volume in services["db"]["volumes"]] == list(_compose()["volumes"])
+    kept = (services[name]["volumes"][-1].partition(":")[0] for name in ("db", "prometheus", "grafana"))
+    assert list(kept) == list(_compose()["volumes"])
+    assert {name for name in services if "profiles" in services[name]} == {"prometheus", "grafana"}
     assert "container_name" not in services["worker"], "a named container cannot be scaled"
     assert [services[name]["command"] for name in ("migrate", "web", "worker")] == [
         ["migrate"],

@@ -53,7 +53,7 @@ def prepare(engine: Engine, settings: Settings) -> None:
 
 def refuse_newer(engine: Engine) -> None:
     """Raise ``SchemaNotCurrent`` where a newer Meshwright wrote the database."""
-    if unknown := _revisions(engine) - {each.revision for each in _scripts().walk_revisions()}:
+    if unknown := _unknown(engine):
         raise SchemaNotCurrent(
             f"The database's schema, {', '.join(unknown)}, is of a newer Meshwright than this one; install that "
             "one, or name another database or data folder"
@@ -99,6 +99,16 @@ def _migrating(engine: Engine) -> Iterator[Config]:
 def is_current(engine: Engine) -> bool:
     """Whether the schema is the newest one."""
     return _revisions(engine) == set(_scripts().get_heads())
+
+
+def is_newer(engine: Engine) -> bool:
+    """Whether a newer Meshwright wrote the database."""
+    return bool(_unknown(engine))
+
+
+def _unknown(engine: Engine) -> set[str]:
+    """Revisions that the database is at and we have not heard of."""
+    return _revisions(engine) - {each.revision for each in _scripts().walk_revisions()}
 
 
 def _scripts() -> ScriptDirectory:

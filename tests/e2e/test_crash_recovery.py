@@ -52,6 +52,7 @@ def test_a_plan_survives_kill_9_of_the_service_and_finishes_once(shared: Deploym
     assert (shared.starts(), shared.ends()) == (2, 1)
 
 
+@pytest.mark.parametrize("empty_database_url", ["sqlite"], indirect=True)
 def test_a_stopped_service_ends_its_solver_and_the_next_one_goes_on(shared: Deployment) -> None:
     """An orderly stop is no crash: the plan waits again, and no rescue is counted."""
     with service(shared) as (process, client):
@@ -64,6 +65,24 @@ def test_a_stopped_service_ends_its_solver_and_the_next_one_goes_on(shared: Depl
         wait_until(lambda: _plan(client, address)["status"] == "succeeded", shared)
         assert _plan(client, address)["rescues"] == 0
     assert shared.ends() == 1
+
+
+@pytest.mark.parametrize("empty_database_url", ["postgresql"], indirect=True)
+def test_a_newer_service_beside_the_old_one_takes_its_plans(
+    shared: Deployment, tmp_path: Path, empty_database_url: str
+) -> None:
+    """A rolling upgrade: the old one is told to end while a plan runs and one waits; each ends once, unrescued."""
+    endless = deployment(tmp_path, empty_database_url, seconds=600.0)
+    with service(endless) as (old, client):
+        running, waiting = (client.post(PLANS, json=plan_body()).headers["Location"] for _ in range(2))
+        wait_until(lambda: shared.starts() == 1, shared)
+        with service(shared, MESHWRIGHT_DATA_DIR=str(tmp_path / "newer")) as (_, newer):
+            old.terminate()
+            assert old.wait(timeout=60) in {0, -signal.SIGTERM}
+            for address in (running, waiting):
+                wait_until(lambda address=address: _plan(newer, address)["status"] == "succeeded", shared)
+                assert _plan(newer, address)["rescues"] == 0
+    assert (shared.starts(), shared.ends()) == (3, 2)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode, checks
 from schemathesis.specs.openapi import checks as openapi
+from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from app.db.engine import SessionFactory, transaction
@@ -41,6 +42,17 @@ def test_the_service_is_ready_once_a_worker_was_seen(tmp_path: Path) -> None:
         assert "worker" in client.get("/readyz").json()["detail"]
     with running(tmp_path, url) as client:
         assert client.get("/readyz").json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize(("revision", "status"), [("0001", 503), ("of-tomorrow", 200)])
+def test_who_runs_already_goes_on_while_a_newer_version_is_rolled_out(
+    tmp_path: Path, revision: str, status: int
+) -> None:
+    """A newer schema is no reason to send requests elsewhere; an older one is."""
+    with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite") as client:
+        with client.app.state.service.engine.begin() as connection:  # type: ignore[attr-defined]
+            connection.execute(text("UPDATE alembic_version SET version_num = :new"), {"new": revision})
+        assert client.get("/readyz").status_code == status
 
 
 def test_a_database_that_is_away_is_said_to_be_so(tmp_path: Path) -> None:
