@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
 
 from cluster_models.cluster.gpus import GpuKind
 from solver.serving.cluster_links import MESSAGE_BYTES
@@ -171,6 +169,10 @@ def _clusters(site: Site, members: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """Sets of islands near each other: complete linkage on link times, cut at a few thresholds."""
     if len(members) < 3:
         return
+    # Imported late: they take half a second, and a service starts without them.
+    from scipy.cluster.hierarchy import fcluster, linkage  # noqa: PLC0415
+    from scipy.spatial.distance import squareform  # noqa: PLC0415
+
     rows = np.array(members)
     times = site.crossing_s[np.ix_(rows, rows)].copy()
     np.fill_diagonal(times, 0.0)
