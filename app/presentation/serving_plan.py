@@ -57,6 +57,7 @@ _WARNINGS: Final = {
     ServingWarningKind.ESTIMATED_LINKS: "Links between {0} were not measured: they count as links of their kind.",
     ServingWarningKind.UNMEASURED_ENGINE: "No run of {0} was measured: its intervals are wider.",
     ServingWarningKind.DEGRADED_NODES: "The plan uses nodes that are degraded: {0}.",
+    ServingWarningKind.WIDENED_WEIGHTS: "No tensor cores for {0}: these weights are multiplied in 16 bits.",
 }
 _TOO_SMALL_TO_SAY: Final = 5e-5
 
@@ -245,5 +246,6 @@ def serving_provenance(made_from: Provenance) -> Pairs:
 
 def _warning(warning: ServingWarning) -> str:
     subject = list(warning.subject)
-    shown = " on ".join(subject) if warning.kind is ServingWarningKind.UNMEASURED_ENGINE else node_words(subject)
+    on_kinds = (ServingWarningKind.UNMEASURED_ENGINE, ServingWarningKind.WIDENED_WEIGHTS)
+    shown = " on ".join(subject) if warning.kind in on_kinds else node_words(subject)
     return capital(_WARNINGS[warning.kind].format(shown))

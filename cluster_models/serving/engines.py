@@ -37,7 +37,8 @@ class ServingEngine:
     besides weights, cache and activations (CUDA context, graphs, communication buffers).  ``chunk_tokens`` is the
     most tokens of one step, which cuts long prompts into chunks, ``most_sequences`` the default limit of sequences
     in a step (of an attention rank). ``narrow_cache``: with weights of 8 bits or fewer, keys and values are kept in
-    8 bits by default.
+    8 bits by default.  ``vendors`` are those of the GPUs that it runs on; ``widened_formats`` are weights that it
+    reads in their format and multiplies in 16 bits where NVIDIA's tensor cores lack it.
     """
 
     name: str
@@ -55,6 +56,8 @@ class ServingEngine:
     has_expert: bool
     has_attention_data: bool
     weight_formats: tuple[str, ...]
+    widened_formats: tuple[str, ...]
+    vendors: tuple[str, ...]
     source: str
 
 
@@ -65,8 +68,8 @@ def serving_engines() -> MappingProxyType[str, ServingEngine]:
 
 
 def _engine(name: str, entry: dict[str, Any]) -> ServingEngine:
-    listed = {"weight_formats": tuple(entry["weight_formats"]), "fraction_of": MemoryShare(entry["fraction_of"])}
-    return ServingEngine(name=name, **entry | listed)
+    listed = {name: tuple(entry[name]) for name in ("weight_formats", "widened_formats", "vendors")}
+    return ServingEngine(name=name, **entry | listed | {"fraction_of": MemoryShare(entry["fraction_of"])})
 
 
 def serving_engine(name: str) -> ServingEngine:

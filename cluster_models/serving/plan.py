@@ -148,6 +148,8 @@ class ServingWarningKind(StrEnum):
     """No runs of the engine on this kind of GPU; subject: engine and kind."""
     DEGRADED_NODES = "degraded_nodes"
     """The plan uses nodes that are degraded; subject: the nodes."""
+    WIDENED_WEIGHTS = "widened_weights"
+    """Weights are multiplied in 16 bits, for want of tensor cores of their format; subject: format and kinds."""
 
 
 @dataclass(frozen=True, slots=True)

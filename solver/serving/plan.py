@@ -9,6 +9,7 @@ import numpy as np
 
 from cluster_models.errors import InvalidWorkload, SolverFailed
 from cluster_models.serving.goal import ServingMode, ServingObjective
+from cluster_models.serving.hardware import check_gpu, runs_on
 from cluster_models.serving.plan import (
     FrontPoint,
     ServingAlternative,
@@ -23,10 +24,12 @@ from solver.problem import IsCancelled, SearchOptions
 from solver.serving.planning.alternatives import alternatives_of
 from solver.serving.planning.assembling import assembled, grouped
 from solver.serving.planning.front import front_of
+from solver.serving.planning.groups import single_groups
 from solver.serving.planning.idle import idle_gpus
 from solver.serving.planning.islands import Site, site_of
 from solver.serving.planning.refusal import refusal_of, without_gpus
 from solver.serving.planning.search import Found, gap_of, search
+from solver.serving.planning.zones import zones_of
 from solver.serving.problem import ServingProblem
 
 SERVING_MODEL_VERSION = "1"
@@ -73,6 +76,9 @@ def check_problem(problem: ServingProblem) -> None:
                 "allow aggregated",
             )
     kinds = [problem.snapshot.cluster.gpu_kinds[node.gpu_kind] for node in problem.snapshot.cluster.nodes]
+    for served in problem.models:
+        if not any(runs_on(served.workload, kind) for kind in kinds):
+            check_gpu(served.workload, kinds[0])
     if goal.objective is ServingObjective.COST and all(kind.price_usd_per_hour is None for kind in kinds):
         raise InvalidWorkload(
             "workload.objective",
@@ -80,6 +86,26 @@ def check_problem(problem: ServingProblem) -> None:
             f"{', '.join(sorted({kind.name for kind in kinds}))} has no list price",
             "use gpus",
         )
+    _check_pins(problem)
+
+
+def _check_pins(problem: ServingProblem) -> None:
+    """Raise ``InvalidWorkload`` where no worker on the free GPUs has the pinned degrees."""
+    site = site_of(problem.snapshot, problem.goal)
+    if not (problem.goal.pinned and site.islands):
+        return
+    zones = zones_of(site, optimistic=True)
+    for model, served in enumerate(problem.models):
+        if not any(single_groups(model, served, site, zones, problem.goal)):
+            shown = ", ".join(f"{name} {value}" for name, value in problem.goal.pinned.items())
+            gpus = sum(len(island.gpus) for island in site.islands)
+            raise InvalidWorkload(
+                "workload.pinned",
+                shown,
+                f"no worker of {served.architecture.name} on {served.workload.engine.name} has these degrees on "
+                f"the {gpus} free GPUs",
+                "pin fewer or smaller degrees",
+            )
 
 
 def _plan(

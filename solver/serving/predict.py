@@ -12,6 +12,7 @@ import numpy as np
 
 from cluster_models.errors import InvalidWorkload
 from cluster_models.serving.figures import Interval, StepShares
+from cluster_models.serving.hardware import check_gpu
 from cluster_models.serving.workload import LATENCIES, Pool, check_serving
 from solver.serving.cases import Arrays, ServingCase, arrays_of, steady_of
 from solver.serving.memory import WorkerMemory
@@ -80,6 +81,7 @@ def predict_serving(case: ServingCase, effects: Effects | Fitted | None = None) 
     ``InvalidWorkload`` for a rate of arrivals beyond what the configuration serves.
     """
     check_serving(case.architecture, case.workload, case.configuration)
+    check_gpu(case.workload, case.gpu)
     arrays, rates = arrays_of([case]), rates_of([case.properties], effects)
     arrivals = case.workload.requests_per_s
     steady = steady_of(arrays, rates) if arrivals is None else _under_arrivals(arrivals, arrays, rates)
@@ -126,6 +128,7 @@ def predict_trace(
     Raises as ``predict_serving`` and ``simulate_trace`` do.
     """
     check_serving(case.architecture, case.workload, case.configuration)
+    check_gpu(case.workload, case.gpu)
     return simulate_trace(arrays_of([case]), rates_of([case.properties], effects), requests)
 
 

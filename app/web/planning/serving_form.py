@@ -138,7 +138,8 @@ def _at_field(problem: FieldProblem, values: Typed) -> FormProblem:
     if top not in whole:
         in_box = values["workload_text"].strip() and top != "options"
         path = (rest if top in {"workload", "options"} else problem.field).split(".")
-        name = "_".join(path[:2]) if path[0] == "pinned" else path[-1]
+        pins = (name for name in PINNABLE if values[f"pinned_{name}"].strip())
+        name = "_".join((*path, *pins)[:2]) if path[0] == "pinned" else path[-1]
         anchor = "workload_text" if in_box else name if name in LABELS else ""
         if anchor == name and anchor:
             return FormProblem(anchor, LABELS[anchor], sentence_of(problem))

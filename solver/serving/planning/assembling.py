@@ -9,6 +9,7 @@ import numpy as np
 
 from cluster_models.cluster.topology import NodeState
 from cluster_models.serving.goal import ServedModel
+from cluster_models.serving.hardware import widens_on
 from cluster_models.serving.plan import (
     ModelFigures,
     ServingCertificate,
@@ -98,6 +99,11 @@ def _warnings(
         if not known:
             kinds = sorted({group.replicas[0].gpu_kind for group in groups})
             yield ServingWarning(ServingWarningKind.UNMEASURED_ENGINE, (served.workload.engine.name, *kinds))
+    for model, served in enumerate(problem.models):
+        own = sorted({group.replicas[0].gpu_kind for group in groups if group.model == model})
+        wide = [name for name in own if widens_on(served.workload, site.snapshot.cluster.gpu_kinds[name])]
+        if wide:
+            yield ServingWarning(ServingWarningKind.WIDENED_WEIGHTS, (served.workload.weights.value, *wide))
     slow = tuple(
         node.name
         for node in site.snapshot.cluster.nodes

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cluster_models.serving.goal import ServedModel, ServingGoal
+from cluster_models.serving.hardware import runs_on
 from cluster_models.serving.workload import Pool, ServingConfiguration
 from solver.serving.planning.islands import Site
 from solver.serving.planning.shapes import Shape, shapes_on
@@ -62,11 +63,13 @@ class Group:
 def single_groups(
     model: int, served: ServedModel, site: Site, zones: Sequence[Zone], goal: ServingGoal
 ) -> Iterator[Group]:
-    """Groups of one replica for both phases, in every zone that has room for it.
+    """Groups of one replica for both phases, in every zone that has room for it and GPUs that the engine serves on.
 
     Replicas inside one island cross no network: only whole zones have them.
     """
     for number, zone in enumerate(zones):
+        if not runs_on(served.workload, zone.gpu):
+            continue
         sizes = [len(site.islands[island].gpus) for island in zone.islands]
         if zone.is_whole:
             for slot in range(1, max(sizes) + 1):

@@ -11,7 +11,6 @@ import numpy as np
 
 from cluster_models.cluster.catalogue import gpu_kinds
 from cluster_models.cluster.snapshot import ClusterSnapshot
-from cluster_models.errors import InvalidWorkload
 from cluster_models.serving.figures import LimitedLatencies
 from cluster_models.serving.goal import ServedModel, ServingGoal, ServingMode, ServingObjective
 from cluster_models.serving.refusal import NearestServing, NoServingPlan, NoServingReason, Remedy, RemedyKind
@@ -25,9 +24,13 @@ from solver.serving.planning.search import Found, search
 from solver.serving.planning.zones import Zone, zones_of
 from solver.serving.problem import ServingProblem
 
+QUICK: Final = SearchOptions(gap=0.01, time_limit_s=20.0)
+"""Options of the searches for what would help."""
 _TOGETHER: Final = NoServingReason.LIMITS_TOGETHER
 MOST_KINDS: Final = 4
-"""GPU kinds, the next faster ones, that are tried in place of those of the cluster."""
+"""GPU kinds, the next faster ones and the fastest, that are tried in place of those of the cluster."""
+MOST_SIZES: Final = 6
+"""Numbers of nodes, from the least whose memory holds the weights, that are tried."""
 
 
 def without_gpus(problem: ServingProblem, provenance: Provenance) -> NoServingPlan:
@@ -36,18 +39,8 @@ def without_gpus(problem: ServingProblem, provenance: Provenance) -> NoServingPl
 
 
 def refusal_of(problem: ServingProblem, site: Site, found: Found, provenance: Provenance) -> NoServingPlan:
-    """Obstacle to a plan: no group meets the limits, or those that do cannot carry the load.
-
-    Raises ``InvalidWorkload`` where pinned degrees leave no worker at all.
-    """
-    for model, (served, prices) in enumerate(zip(problem.models, found.prices, strict=True)):
-        if not prices.shapes and problem.goal.pinned:
-            raise InvalidWorkload(
-                "workload.pinned",
-                problem.goal.pinned,
-                f"no worker of {served.architecture.name} on these GPUs has these degrees",
-                "pin fewer degrees",
-            )
+    """Obstacle to a plan: no group meets the limits, or those that do cannot carry the load."""
+    for model, (_served, prices) in enumerate(zip(problem.models, found.prices, strict=True)):
         if not prices.groups:
             reason, nearest, remedies = NoServingReason.MEMORY, None, _for_memory(problem, site, model)
         elif not (prices.top >= 0).any():
@@ -60,10 +53,11 @@ def refusal_of(problem: ServingProblem, site: Site, found: Found, provenance: Pr
 
 
 def _for_load(problem: ServingProblem, site: Site, found: Found, provenance: Provenance) -> NoServingPlan:
-    """Largest load that the cluster keeps up with, each model alone where several share it."""
+    """Largest load that the cluster keeps up with, each model alone where several share it; higher budgets."""
+    budgets = tuple(_raised_budgets(problem, site))
     for model, (served, prices) in enumerate(zip(problem.models, found.prices, strict=True)):
         alone = replace(problem, models=(served,), goal=replace(problem.goal, objective=ServingObjective.GOODPUT))
-        most = search(alone, site, SearchOptions(gap=0.01, time_limit_s=20.0), lambda: False)
+        most = search(alone, site, QUICK, lambda: False)
         if not most.settled:
             continue
         closed = served.workload.concurrency is not None
@@ -75,6 +69,7 @@ def _for_load(problem: ServingProblem, site: Site, found: Found, provenance: Pro
         kind = RemedyKind.CONCURRENCY if closed else RemedyKind.REQUESTS_PER_S
         gpus = sum(len(island.gpus) for island in site.islands)
         remedies = (
+            *budgets,
             Remedy(kind, math.floor(held * 1e3) / 1e3),
             Remedy(RemedyKind.GPUS, float(math.ceil(gpus * load / held)), site.islands[0].gpu_kind),
         )
@@ -82,7 +77,20 @@ def _for_load(problem: ServingProblem, site: Site, found: Found, provenance: Pro
         return NoServingPlan(
             problem.goal, problem.models, model, NoServingReason.LOAD, nearest, remedies, provenance
         )
-    return NoServingPlan(problem.goal, problem.models, 0, NoServingReason.LOAD, None, (), provenance)
+    return NoServingPlan(problem.goal, problem.models, 0, NoServingReason.LOAD, None, budgets, provenance)
+
+
+def _raised_budgets(problem: ServingProblem, site: Site) -> Iterator[Remedy]:
+    """The least GPUs, or the least power, that carry the load where the goal limits them."""
+    for kind, field, objective in (
+        (RemedyKind.MAX_GPUS, "max_gpus", ServingObjective.GPUS),
+        (RemedyKind.MAX_POWER, "max_power_watts", ServingObjective.POWER),
+    ):
+        if getattr(problem.goal, field) is not None:
+            goal = replace(problem.goal, objective=objective, max_gpus=None, max_power_watts=None)
+            found = search(replace(problem, goal=goal), site, QUICK, lambda: False)
+            if found.settled:
+                yield Remedy(kind, found.objective)
 
 
 def _tightest(prices: Priced) -> NoServingReason:
@@ -111,7 +119,7 @@ def _nearest(prices: Priced, zones: Sequence[Zone]) -> NearestServing:
 
 
 def _raised_limits(prices: Priced) -> Iterator[Remedy]:
-    """The lowest value of each limit that can be met beside the others as they stand."""
+    """The lowest value of each limit that can be met beside the others as they stand; else all as the nearest."""
     limits, values = prices.served.workload.limits_s, prices.points.limited_s
     misses = prices.points.excess(limits) > 1
     kinds = (RemedyKind.FIRST_TOKEN_LIMIT, RemedyKind.TOKEN_LIMIT, RemedyKind.ANSWER_LIMIT)
@@ -119,6 +127,8 @@ def _raised_limits(prices: Priced) -> Iterator[Remedy]:
         others_met = ~np.delete(misses, column, axis=1).any(axis=1)
         if others_met.any() and (lowest := float(values[others_met, column].min())) > limit:
             yield Remedy(kind, lowest)
+    if (misses.sum(axis=1) > 1).all():
+        yield Remedy(RemedyKind.LIMITS)
 
 
 def _for_memory(problem: ServingProblem, site: Site, model: int) -> tuple[Remedy, ...]:
@@ -133,9 +143,21 @@ def _for_memory(problem: ServingProblem, site: Site, model: int) -> tuple[Remedy
     room = fraction * best.memory_bytes - engine.reserved_bytes
     weights = served.architecture.parameters() * served.workload.weights.element_bytes
     needed = math.ceil(weights / room) if room > 0 else 0
-    present = sum(len(island.gpus) for island in site.islands)
-    more = (Remedy(RemedyKind.GPUS, float(needed), best.name),) if needed > present else ()
+    more = (Remedy(RemedyKind.GPUS, float(gpus), best.name) for gpus in _enough(problem, served, best.name, needed))
     return (*more, *_other_means(problem, model))
+
+
+def _enough(problem: ServingProblem, served: ServedModel, kind: str, needed: int) -> Iterator[int]:
+    """The least GPUs of ``kind``, in whole nodes and at least ``needed``, on which some group meets the limits."""
+    cluster = problem.snapshot.cluster
+    node = next(node for node in cluster.nodes if node.gpu_kind == kind)
+    least = max(math.ceil(needed / node.gpu_count), 1)
+    for count in range(least, least + MOST_SIZES):
+        nodes = tuple(replace(node, name=f"{number}", nvlink_domain=f"{number}") for number in range(count))
+        larger = replace(problem.snapshot, cluster=replace(cluster, nodes=nodes), samples=())
+        if _works(larger, served, replace(problem.goal, avoid_nodes=(), max_gpus=None)):
+            yield count * node.gpu_count
+            return
 
 
 def _other_means(problem: ServingProblem, model: int) -> Iterator[Remedy]:
@@ -166,7 +188,7 @@ def _works(snapshot: ClusterSnapshot, served: ServedModel, goal: ServingGoal) ->
 
 
 def _larger_kinds(snapshot: ClusterSnapshot) -> list[str]:
-    """Kinds of the catalogue with more memory and more memory bandwidth than any of the cluster, the next first."""
+    """Kinds of the catalogue with more memory and bandwidth than any of the cluster, the next and the fastest."""
     own = [snapshot.cluster.gpu_kinds[node.gpu_kind] for node in snapshot.cluster.nodes]
     bandwidth = max(kind.memory_bytes_per_s for kind in own)
     memory = max(kind.memory_bytes for kind in own)
@@ -177,7 +199,7 @@ def _larger_kinds(snapshot: ClusterSnapshot) -> list[str]:
         if kind.vendor in vendors and kind.memory_bytes_per_s > bandwidth and kind.memory_bytes > memory
     ]
     ranked = sorted(better, key=lambda kind: (kind.memory_bytes_per_s, kind.memory_bytes))
-    return [kind.name for kind in ranked[:MOST_KINDS]]
+    return list(dict.fromkeys(kind.name for kind in (*ranked[:MOST_KINDS], *ranked[-1:])))
 
 
 def _with_kind(snapshot: ClusterSnapshot, name: str) -> ClusterSnapshot:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from app.cli import main
 from app.cli.planning.serving_plan_view import MOST_POINTS, shown_points
@@ -22,6 +23,7 @@ from solver.problem import SearchOptions
 from solver.serving.problem import ServingProblem
 from tests.app.command_files import CLUSTER
 from tests.app.command_files import WORKLOAD as TRAINING
+from tests.serving_bad_input import BAD, changed
 from tests.serving_plans import nothing_serves, split_phases, two_replicas
 
 WORKLOAD = "kind: serving\ninput_tokens: 1024\noutput_tokens: 512\nconcurrency: 16\nweights: fp8\n"
@@ -125,9 +127,6 @@ def test_options_go_over_the_file(files: list[str], found: dict[str, Any], tmp_p
         (["--also", "llama-3.1-8b"], "is not MODEL=FILE"),
         (["--tokens", "15T"], "--tokens: belongs to training"),
         (["--robust"], "--robust: belongs to training"),
-        (["--workload", "wrong.yaml"], "requests_per_s: must be greater than 0"),
-        (["--workload", "long.yaml"], "takes 131072"),
-        (["--workload", "old.yaml"], "cannot split prefill from decode"),
         (["--workload", "training.yaml", "--objective", "gpus"], "--objective: belongs to serving"),
         (["--workload", "training.yaml", "--exports", "x"], "--exports: belongs to serving"),
     ],
@@ -136,15 +135,33 @@ def test_bad_input_is_one_line(
     files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], said: str
 ) -> None:
     """Field, value and remedy; exit code 2, nothing printed."""
-    (tmp_path / "wrong.yaml").write_text(WORKLOAD.replace("concurrency: 16", "requests_per_s: 0"))
-    (tmp_path / "long.yaml").write_text(WORKLOAD.replace("1024", "131072"))
-    (tmp_path / "old.yaml").write_text(WORKLOAD + "engine: vllm-0.6\nmodes: [split]\n")
     (tmp_path / "training.yaml").write_text(TRAINING)
     assert main(["plan", *files, *more]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert said in captured.err
     assert len(captured.err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(("changes", "field", "words"), BAD.values(), ids=BAD)
+def test_a_workload_that_cannot_be_is_one_line(
+    files: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    changes: dict[str, Any],
+    field: str,
+    words: str,
+) -> None:
+    """Field, value and remedy; exit code 2, nothing printed, nothing written."""
+    (tmp_path / "workload.yaml").write_text(yaml.safe_dump(changed(changes)))
+    assert main(["plan", *files, "--output", "plan.json"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.strip().splitlines()) == 1
+    assert field in captured.err
+    assert words in captured.err
+    assert "(got " in captured.err
+    assert not (tmp_path / "plan.json").exists()
 
 
 def test_nothing_serves_is_code_three(

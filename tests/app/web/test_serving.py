@@ -128,33 +128,6 @@ def test_nothing_serves_names_what_would(tmp_path: Path) -> None:
     assert "raise time_per_output_token_ms to 7.82" in shown
 
 
-@pytest.mark.parametrize(
-    ("fields", "anchor", "words"),
-    [
-        ({"input_tokens": "many"}, "input_tokens", "whole number"),
-        ({"concurrency": "", "requests_per_s": ""}, "concurrency", "exactly one"),
-        ({"requests_per_s": "0", "concurrency": ""}, "requests_per_s", "greater than 0"),
-        ({"input_tokens": "200000"}, "input_tokens", "takes 131072"),
-        ({"pinned_tensor": "3"}, "pinned_tensor", "must divide"),
-        ({"draft_tokens": "2"}, "accepted_tokens", "missing"),
-        ({"avoid_nodes": "nowhere"}, "avoid_nodes", "is not a node"),
-        ({"workload_text": "kind: serving\ninput_tokens: 1\n"}, "workload_text", "output_tokens"),
-        ({"others_text": "- model: none\n"}, "others_text", "workload"),
-        ({"cluster_text": ""}, "cluster_text", "missing"),
-        ({"effort": "0"}, "effort", "at least 1"),
-    ],
-)
-def test_problems_stand_at_their_fields(
-    client: TestClient, fields: dict[str, str], anchor: str, words: str
-) -> None:
-    """Everything that was typed is still there, and nothing is stored."""
-    answer = client.post("/plans/new/serving", data=_form(**fields), headers=HEADERS)
-    assert answer.status_code == 422
-    assert f'href="#{anchor}"' in answer.text
-    assert words in answer.text
-    assert client.get(f"{API}/plans").json()["items"] == []
-
-
 def test_a_workload_survives_the_form() -> None:
     """Goal, limits, drafts and formats."""
     given = served(

@@ -213,6 +213,9 @@ def test_a_model_that_no_gpu_holds_says_what_would() -> None:
     assert isinstance(refused, NoServingPlan)
     assert refused.reason is NoServingReason.MEMORY
     assert {each.kind for each in refused.remedies} >= {RemedyKind.GPUS, RemedyKind.WEIGHTS}
+    enough = next(each.value for each in refused.remedies if each.kind is RemedyKind.GPUS)
+    assert enough is not None
+    sound_plan(problem(nodes(int(enough), gpus=1), served(weights=WeightFormat.BF16)))
 
 
 def test_no_free_gpu_is_said_so() -> None:

@@ -1,0 +1,101 @@
+"""Workloads of serving that every face refuses: changes to a sound one, the field named, and what is said."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+SOUND: Final[dict[str, Any]] = {
+    "kind": "serving",
+    "input_tokens": 1024,
+    "output_tokens": 512,
+    "concurrency": 64.0,
+    "weights": "fp8",
+}
+"""For ``llama-3.1-8b`` on GPUs of kind H100."""
+
+
+def _rate(value: object) -> dict[str, object]:
+    return {"concurrency": None, "requests_per_s": value}
+
+
+def _accepted(value: float) -> dict[str, object]:
+    return {"speculation": {"draft_tokens": 2, "accepted_tokens": value}}
+
+
+BAD: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
+    "rate of zero": (_rate(0), "requests_per_s", "must be greater than 0"),
+    "negative rate": (_rate(-1), "requests_per_s", "must be greater than 0"),
+    "rate of infinity": (_rate(math.inf), "requests_per_s", "must be a finite number"),
+    "rate that is no number": (_rate(math.nan), "requests_per_s", "must be a finite number"),
+    "rate beyond reason": (_rate(1e9), "requests_per_s", "must be at most 1000000"),
+    "rate in words": (_rate("fast"), "requests_per_s", "must be a number"),
+    "nothing in flight": ({"concurrency": 0}, "concurrency", "must be greater than 0"),
+    "infinitely many in flight": ({"concurrency": math.inf}, "concurrency", "must be a finite number"),
+    "two loads": ({"requests_per_s": 1.0}, "concurrency", "exactly one of concurrency and requests_per_s"),
+    "no load": ({"concurrency": None}, "concurrency", "exactly one of concurrency and requests_per_s"),
+    "empty prompt": ({"input_tokens": 0}, "input_tokens", "must be at least 1"),
+    "broken token": ({"input_tokens": 10.5}, "input_tokens", "must be a whole number"),
+    "empty answer": ({"output_tokens": 0}, "output_tokens", "must be at least 1"),
+    "prompt beyond the context": ({"input_tokens": 200_000}, "input_tokens", "llama-3.1-8b takes 131072"),
+    "answer beyond the context": ({"output_tokens": 200_000}, "input_tokens", "lower input_tokens"),
+    "less than nothing accepted": (_accepted(-0.1), "speculation.accepted_tokens", "must be at least 0"),
+    "more accepted than drafted": (_accepted(3.0), "speculation.accepted_tokens", "must lie in 0..2"),
+    "acceptance that is no number": (_accepted(math.nan), "speculation.accepted_tokens", "must be a finite number"),
+    "no drafts": (
+        {"speculation": {"draft_tokens": 0, "accepted_tokens": 0}},
+        "speculation.draft_tokens",
+        "must be at least 1",
+    ),
+    "unknown format": ({"weights": "fp5"}, "weights", "must be one of bf16, fp8, int8, int4, nvfp4, mxfp4"),
+    "format that the engine lacks": (
+        {"weights": "nvfp4", "engine": "vllm-0.6"},
+        "weights",
+        "vllm-0.6 does not serve this format",
+    ),
+    "format that the GPU lacks": (
+        {"weights": "nvfp4", "engine": "trtllm-1.2"},
+        "weights",
+        "no tensor cores for this format, and trtllm-1.2 does not widen it",
+    ),
+    "attention in a format that the GPU lacks": (
+        {"attention_weights": "nvfp4", "engine": "sglang-0.5.8"},
+        "attention_weights",
+        "use one of bf16, fp8, int8, int4, mxfp4",
+    ),
+    "unknown cache format": ({"kv_cache": "int4"}, "kv_cache", "must be one of bf16, fp8"),
+    "unknown engine": ({"engine": "vllm-9"}, "engine", "use one of vllm-2023"),
+    "engine for other GPUs": ({"engine": "atom-0.1"}, "engine", "it is for GPUs of AMD"),
+    "engine without drafts": (
+        {"weights": "bf16", "engine": "vllm-2023"} | _accepted(1.0),
+        "speculation",
+        "no speculative decoding",
+    ),
+    "engine that cannot split": (
+        {"modes": ["split"], "engine": "vllm-0.6"},
+        "modes",
+        "cannot split prefill from decode",
+    ),
+    "no mode": ({"modes": []}, "modes", "list aggregated, split or both"),
+    "limit of zero": ({"time_to_first_token_ms": 0}, "time_to_first_token_ms", "must be greater than 0"),
+    "infinite limit": ({"end_to_end_ms": math.inf}, "end_to_end_ms", "must be a finite number"),
+    "percentile in percent": ({"limit_percentile": 99}, "limit_percentile", "must be less than 1"),
+    "prefix of the whole prompt": ({"prefix_share": 1.0}, "prefix_share", "must be less than 1"),
+    "no memory": ({"memory_fraction": 0}, "memory_fraction", "must be greater than 0"),
+    "pin that divides no heads": ({"pinned": {"tensor": 3}}, "pinned.tensor", "must divide the 32 attention heads"),
+    "pin beyond the cluster": ({"pinned": {"tensor": 32}}, "pinned", "pin fewer or smaller degrees"),
+    "pinned experts of a dense model": ({"pinned": {"expert": 2}}, "pinned.expert", "has no experts"),
+    "pin of nothing": ({"pinned": {"tensr": 2}}, "pinned", "use tensor, pipeline"),
+    "unknown objective": ({"objective": "fun"}, "objective", "must be one of throughput"),
+    "no GPUs": ({"max_gpus": 0}, "max_gpus", "must be at least 1"),
+    "negative power": ({"max_power_watts": -1}, "max_power_watts", "must be greater than 0"),
+    "unknown node": ({"avoid_nodes": ["z"]}, "avoid_nodes", "is not a node of the cluster"),
+    "unknown field": ({"objectiv": "gpus"}, "objectiv", "did you mean 'objective'"),
+    "empty classes": ({"classes": []}, "classes", "known are"),
+}
+"""By what is wrong."""
+
+
+def changed(changes: dict[str, Any]) -> dict[str, Any]:
+    """The sound workload with ``changes``; ``None`` takes a field out."""
+    return {name: value for name, value in (SOUND | changes).items() if value is not None}
