@@ -84,6 +84,13 @@ class TimesAnswer(BaseModel):
     )
     nodes_crossed: float = Field(description="Other nodes that a token needs, mean.", examples=[1.7])
     in_order_nodes_crossed: float = Field(description="The same of experts in their order.", examples=[2.5])
+    traffic: list[list[float]] = Field(
+        description="Share of the tokens of each node, a row, that go to each other node with this map.",
+        examples=[[[0.0, 0.8], [0.7, 0.0]]],
+    )
+    in_order_traffic: list[list[float]] = Field(
+        description="The same of experts in their order.", examples=[[[0.0, 1.0], [1.0, 0.0]]]
+    )
 
 
 class LayerAnswer(BaseModel):
@@ -230,6 +237,8 @@ def _times(verdict: Verdict) -> TimesAnswer | None:
         inside_node_ms=float(own.inside_s.sum()) / MILLISECOND,
         nodes_crossed=float(own.crossing.mean()),
         in_order_nodes_crossed=float(times.in_order.crossing.mean()),
+        traffic=own.traffic.round(6).tolist(),
+        in_order_traffic=times.in_order.traffic.round(6).tolist(),
     )
 
 

@@ -35,6 +35,12 @@ def rate_scale(values: Sequence[float]) -> Scale:
     return _scale(sorted(step for step in steps if low < step < high), gbytes_per_s)
 
 
+def share_scale(highest: float) -> Scale:
+    """Shares from 0 up to ``highest``, in equal steps of whole percents."""
+    steps = {math.ceil(100 * highest * step / SHADES) / 100 for step in range(1, SHADES)}
+    return _scale(sorted(step for step in steps if 0 < step < highest), _whole_percent)
+
+
 def _scale(edges: Sequence[float], words: Callable[[float], str]) -> Scale:
     first = SHADES - 1 - len(edges)
     texts = [f"below {words(edge)}" for edge in edges[:1]]
@@ -53,5 +59,7 @@ def _whole_percent(share: float) -> str:
 
 SHARE_SCALE: Final = _scale((0.3, 0.6, 0.8, 0.9, 0.95, 1.05), _whole_percent)
 """Shares of a class: below 60 % a link stands out."""
+LOAD_SCALE: Final = _scale((0.25, 0.5, 1.0, 2.0, 4.0, 8.0), "{:g}".format)
+"""Loads over the mean load."""
 DIRECTION_SCALE: Final = _scale((0.5, 0.7, 0.85, 0.95, 1.05, 1.4), _whole_percent)
 """One direction over the other: equal in the shade before the last but one."""

@@ -103,6 +103,7 @@ class LayerTimes:
     ``compute_s`` of the slowest rank; ``between_s`` of the busiest node, dispatch and combination, and ``inside_s``
     of the busiest rank's NVLink.  ``crossing`` (L,): other nodes that a token needs, mean of all source nodes;
     ``busiest_crossing``: what the busiest node sends or receives, in tokens beside those that start on a node.
+    ``traffic`` (N, N): share of the tokens of a node (row) that go to another (column), mean of layers.
     """
 
     compute_s: FloatArray
@@ -110,6 +111,7 @@ class LayerTimes:
     inside_s: FloatArray
     crossing: FloatArray
     busiest_crossing: FloatArray
+    traffic: FloatArray
 
     @property
     def total_s(self) -> FloatArray:
@@ -193,7 +195,7 @@ def times_by_choice(
     compute = rates.selection_s * routed.rule.active * tokens
     inside = tokens * rates.copy_bytes / rates.inside_bytes_per_s if layout.ranks_per_node > 1 else 0.0
     between = rates.tokens * rates.copy_bytes / rates.between_bytes_per_s
-    crossing = _crossing(slots, routed, layout, choices)
+    crossing, traffic = _crossing(slots, routed, layout, choices)
     return [
         LayerTimes(
             compute_s=compute * rank_loads(slots, routed.shares, layout, choice).max(axis=1),
@@ -201,8 +203,9 @@ def times_by_choice(
             inside_s=inside * _busiest_ranks(slots, routed, layout, choice),
             crossing=mean,
             busiest_crossing=busiest,
+            traffic=between_nodes,
         )
-        for choice, (busiest, mean) in zip(choices, crossing, strict=True)
+        for choice, (busiest, mean), between_nodes in zip(choices, crossing, traffic, strict=True)
     ]
 
 
@@ -217,9 +220,12 @@ def _busiest_ranks(slots: IntArray, routed: Routing, layout: ExpertLayout, choic
     return np.asarray(reached.max(axis=1))
 
 
-def _crossing(slots: IntArray, routed: Routing, layout: ExpertLayout, choices: Sequence[CopyChoice]) -> FloatArray:
-    """(choices, 2, L) what the busiest node sends or receives, and the mean of nodes."""
+def _crossing(
+    slots: IntArray, routed: Routing, layout: ExpertLayout, choices: Sequence[CopyChoice]
+) -> tuple[FloatArray, FloatArray]:
+    """(choices, 2, L) what the busiest node sends or receives, and the mean of nodes; (choices, N, N) traffic."""
     found = np.zeros((len(choices), 2, len(slots)))
+    traffic = np.zeros((len(choices), layout.nodes, layout.nodes))
     if layout.nodes > 1:
         for layer, row in enumerate(slots):
             state = node_state(np.ascontiguousarray(row.reshape(layout.nodes, -1)), routed.shares.shape[1])
@@ -228,4 +234,6 @@ def _crossing(slots: IntArray, routed: Routing, layout: ExpertLayout, choices: S
                 reach = state.near if choice is CopyChoice.NEAREST else state.even
                 fill_needs(case, reach, False)
                 found[number, :, layer] = crossings(reach.needs)
-    return found
+                traffic[number] += reach.needs / len(slots)
+        traffic *= 1.0 - np.eye(layout.nodes)
+    return found, traffic

@@ -29,6 +29,7 @@ from app.web.experts.expert_form import MEAN, WORST, at_fields, blank, request_d
 from app.web.experts.expert_links import link_choices, more_in_use
 from app.web.experts.expert_placement import PlacementPage, placement_page
 from app.web.experts.experts import notice_lines, routing_line, statistics_page
+from app.web.experts.load_map import load_map
 from app.web.experts.map_downloads import map_download
 from app.web.origin import sent_form
 from app.web.planning.form import FormProblem, Typed
@@ -103,10 +104,10 @@ def take_in(request: Request, data: _Upload) -> Response:
 
 
 @router.get("/experts/{name}")
-def statistics(request: Request, name: str) -> Response:
-    """Page of stored statistics, with the form that places their experts."""
+def statistics(request: Request, name: str, workload: str = "") -> Response:
+    """Page of stored statistics, with the form that places their experts; ``workload`` is the one drawn."""
     with service_of(request).read_sessions() as session:
-        return _statistics(request, session, routing.find_routing(session, name=name))
+        return _statistics(request, session, routing.find_routing(session, name=name), drawn=workload)
 
 
 @router.post("/experts/{name}")
@@ -184,7 +185,7 @@ def _place(service: Service, name: str, values: Typed) -> PlacementPage:
         asked = expert_placements.prepare(session, request=document)
         model = expert_placements.model_of(session, fields=document)
     answer = expert_placements.place(asked)
-    return placement_page(answer, model)
+    return placement_page(answer, asked, model)
 
 
 def _list(request: Request, values: Typed, found: Sequence[FormProblem], *, cursor: str | None = None) -> Response:
@@ -213,15 +214,20 @@ def _statistics(
     found: Sequence[FormProblem] = (),
     answer: PlacementPage | None = None,
     notices: Sequence[Finding] = (),
+    drawn: str = "",
 ) -> Response:
     names = [each.name for each in record.statistics.workloads]
     values = blank(names) if values is None else values
+    drawn = drawn if drawn in names else names[0]
+    counted = {each.name: each for each in routing.get_routing(session, name=record.name).workloads}
     return page(
         request,
         "expert_statistics.html",
         status=422 if found else 200,
         name=record.name,
         told=statistics_page(record),
+        drawn=drawn,
+        loads=load_map(counted[drawn]),
         workloads=names,
         notices=notice_lines(notices),
         values=values,

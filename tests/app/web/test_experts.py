@@ -11,11 +11,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
 from app.settings import Role
 from app.web.experts.layer_balance import LayerPair, layer_drawing
+from app.web.experts.load_map import load_map
+from app.web.experts.rank_curve import rank_curve
+from cluster_models.routing.counts import RoutedWorkload
 from tests.app.api_client import API, running
 from tests.routing_counts import dump, in_full, sent, skewed
 
@@ -148,7 +152,7 @@ def test_the_page_tells_what_the_api_answers(client: TestClient) -> None:
     assert '<span class="badge warn">not planned for</span>' in text
     assert told["warnings"]
     assert all(html.escape(warning, quote=False) in html.unescape(text) for warning in told["warnings"])
-    assert text.count("<svg role=") == 2
+    assert text.count("<svg role=") == 5, "loads, and of each workload layers and ranks"
     first = told["workloads"][0]["layers"][0]
     row = f'<td class="number">{1 / first["in_order"]:.3f}</td><td class="number">{1 / first["balancedness"]:.3f}'
     assert row in text
@@ -169,6 +173,9 @@ def test_nodes_and_links_bring_times_and_what_crosses(client: TestClient) -> Non
     assert f"{100 * told['in_order_node_local_share']:.1f} % → {100 * told['node_local_share']:.1f} %" in text
     assert f"{times['layers_ms']:.3g} ms instead of {times['in_order_ms']:.3g} ms" in text
     assert "100 Gb/s per GPU between nodes" in text
+    for title, crossed in (("contiguous order", "in_order_nodes_crossed"), ("new map", "nodes_crossed")):
+        picture = f"Tokens from node to node, {title}, prefill. Rows send, columns receive."
+        assert f"{picture} A token goes to {times[crossed]:.2f} other nodes" in text
     assert "<details open>\n      <summary>Router" in text
 
 
@@ -309,6 +316,25 @@ def test_the_pages_are_linked(client: TestClient) -> None:
     assert 'href="/experts">Place experts</a>' in home
     assert "No routing statistics stored" in client.get("/experts").text
     assert client.get("/experts/none", headers=BROWSER).status_code == 404
+
+
+def test_the_hottest_expert_stands_out_in_the_map_of_loads(client: TestClient) -> None:
+    """Any workload can be drawn; of more experts than cells, each cell has the heaviest of its neighbours."""
+    store(client, "a", "b")
+    assert "Load of experts by layer, b" in client.get("/experts/ours?workload=b").text
+    loads = np.ones((2, 130))
+    loads[1, 100] = 261.0
+    drawing = load_map(RoutedWorkload("w", (3, 7), loads))
+    assert len(drawing.boxes) == 2 * 44
+    hot = max(drawing.boxes, key=lambda box: box.style)
+    assert (hot.style, hot.tip) == ("heat-6", "Layer 7, expert 100: 87.00")
+    assert "Hottest: expert 100 of layer 7 with 87.00 times the mean." in drawing.description
+
+
+def test_ranks_fall_from_the_heaviest_to_the_lightest() -> None:
+    """Sorted within each layer, so that layers whose heavy ranks differ do not even each other out."""
+    drawing = rank_curve("w", np.array([[1.0, 3.0], [6.0, 2.0]]), np.ones((2, 2)))
+    assert "carries 1.50 in contiguous order and 1.00 with the new map, the lightest 0.50" in drawing.description
 
 
 def test_bars_are_as_high_as_the_slowest_rank() -> None:

@@ -221,6 +221,16 @@ def test_parts_of_the_time_by_hand() -> None:
     assert times.total_s == pytest.approx(times.compute_s + times.between_s + times.inside_s)
 
 
+@pytest.mark.parametrize("choice", list(CopyChoice))
+def test_traffic_of_one_expert_a_token_is_what_nodes_serve(choice: CopyChoice) -> None:
+    """By hand: a token goes to the node of its expert; rows add up to the nodes that a token of each crosses."""
+    loads = np.array([[4.0, 3.0, 2.0, 1.0], [1.0, 1.0, 1.0, 1.0]])
+    slots = np.array([[0, 1, 2, 3], [0, 1, 2, 3]])
+    times = layer_times(slots, routing(loads, RouterRule(1)), ExpertLayout(4, 2, 4), RATES, choice)
+    assert times.traffic == pytest.approx(np.array([[0.0, (0.3 + 0.5) / 2], [(0.7 + 0.5) / 2, 0.0]]))
+    assert times.traffic.sum(axis=1).mean() == pytest.approx(times.crossing.mean())
+
+
 def test_copies_in_every_node_leave_nothing_to_send() -> None:
     """Where each node holds all experts, no token leaves it."""
     layout = ExpertLayout(4, 2, 8)
