@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AfterValidator, Field, TypeAdapter, model_validator
 
+from app.documents.adapters import AdaptersDocument
 from app.documents.framework import (
     FrameworkReference,
     FrameworkSettings,
@@ -96,6 +97,12 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
         "(pairs of a chosen and a rejected sequence, with a frozen reference model beside the trained one) or "
         "dpo_stored (its log-probabilities are stored, or the loss asks for none).",
         examples=["next_token"],
+    )
+    adapters: AdaptersDocument | None = Field(
+        None,
+        description="Low-rank adapters that are trained while all other weights are frozen (LoRA, QLoRA); absent: "
+        "all weights are trained.",
+        examples=[{"rank": 16, "frozen_weights": "nf4"}],
     )
     precision: Precision = Field(
         _DEFAULT.precision, description="Number format of the matrix products.", examples=["bf16"]

@@ -10,6 +10,7 @@ from app.exports.megatron_releases import connections
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import Mixer
 from cluster_models.model.patterns import blocks_of
+from cluster_models.training.adapters import Adapters
 from cluster_models.training.expert_slots import ExpertSlots
 from cluster_models.training.optimizer_states import OptimizerStates, optimizer_instances
 from cluster_models.training.plan import Plan, RankOrder
@@ -81,6 +82,7 @@ class Claims:
     optimizer_copies: int | None = None
     recompute: str | None = None
     optimizer_states: OptimizerStates | None = None
+    adapters: str | None = None
     schedule: PipelineSchedule | None = None
     connections: int | None = None
 
@@ -117,6 +119,7 @@ def claims_of(launch: Launch) -> Claims:
         head_gradient_limit=plan.workload.framework.head_gradient_limit if plan.workload else None,
         recompute=launch.configuration.recomputation,
         optimizer_states=plan.workload.optimizer_states if plan.workload else None,
+        adapters=adapters_said(plan.workload.adapters) if plan.workload else None,
         schedule=launch.configuration.schedule,
         optimizer_copies=_optimizer_copies(plan),
         connections=queues.count if (queues := connections(launch)) else None,
@@ -162,6 +165,11 @@ def _figures(model: Architecture, launch: Launch) -> dict[str, Any]:
             "router_groups": (experts.router_groups, experts.active_groups),
         }
     return found
+
+
+def adapters_said(adapters: Adapters | None) -> str:
+    """Rank and modules of adapters as files say them, empty for none."""
+    return "" if adapters is None else f"{adapters.rank} {','.join(sorted(adapters.modules))}"
 
 
 def shards_gradients(sharding: Sharding, workload: TrainingWorkload) -> bool:

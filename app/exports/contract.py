@@ -170,6 +170,13 @@ def refuse_method(target: str, launch: Launch) -> None:
         raise unsupported(target, "method", str(method), "it trains on next tokens alone", "export deepspeed")
 
 
+def refuse_adapters(target: str, launch: Launch) -> None:
+    """Raise ``InvalidConfiguration`` where a plan asks a target that trains all weights for adapters."""
+    if (adapters := launch.workload.adapters) is not None:
+        remedy = "export nemo or deepspeed"
+        raise unsupported(target, "adapters", adapters.words, "it has no setting for them", remedy)
+
+
 def unsupported(target: str, field: str, value: object, reason: str, remedy: str = "") -> InvalidConfiguration:
     """The error of a target that cannot do what the plan asks."""
     return InvalidConfiguration(f"configuration.{field}", value, f"{target} cannot take it: {reason}", remedy)

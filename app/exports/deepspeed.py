@@ -94,6 +94,11 @@ def _script(launch: Launch, options: Options) -> str:
             ),
             *_method_lines(launch),
             *(
+                [f"# The plan trains adapters ({adapters.words}): the script must add them to a frozen model."]
+                if (adapters := launch.workload.adapters)
+                else []
+            ),
+            *(
                 [f"# The plan counts optimizer states of {states.words}: build such an optimizer."]
                 if states.is_narrow
                 else []

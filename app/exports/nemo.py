@@ -19,6 +19,7 @@ from app.exports.options import Options
 from app.exports.readback.nemo import GROUP, NEMO_SAYS, read_nemo
 from app.exports.recomputation import recomputation_settings
 from cluster_models.cluster.gpus import Precision
+from cluster_models.training.adapters import MLP_MODULES
 from cluster_models.training.framework_choices import CudaGraphs, ExpertBalance, ExpertDispatch, Float8Scaling
 from cluster_models.training.optimizer_states import optimizer_instances
 from cluster_models.training.plan import RankOrder
@@ -80,6 +81,8 @@ def render_nemo(launch: Launch, options: Options) -> Files:  # noqa: ARG001 - th
         )
     if framework.gradient_bytes < 4.0:
         lines.append("# The plan counts 16-bit gradients: the precision recipe needs grad_reduce_in_fp32=False.")
+    if any(name.startswith("peft.") for name in found):
+        lines.append("# The recipe must hold a LoRA as peft, and start from a checkpoint of the frozen weights.")
     if any(name.startswith("comm_overlap.") for name in found):
         lines.append("# The recipe must hold a CommOverlapConfig as comm_overlap.")
     lines += [f"# Priced, and not told to Bridge: {each}." for each in _unsaid(launch, release)]
@@ -123,7 +126,7 @@ def overrides(launch: Launch) -> dict[str, str]:
     again = recomputation_settings(configuration) or {"granularity": "null"}
     words = {name: value if isinstance(value, str) else f"[{','.join(value)}]" for name, value in again.items()}
     found |= {f"model.recompute_{name}": value for name, value in words.items()}
-    found |= _states(launch)
+    found |= _states(launch) | _adapters(launch)
     return found | _pipeline(launch) | _sharding(launch) | _overlaps(launch) | _graphs(launch) | _experts(launch)
 
 
@@ -142,6 +145,19 @@ def _states(launch: Launch) -> dict[str, str]:
     aware = {"use_precision_aware_optimizer": _truth(launch.workload.optimizer_states.is_narrow)}
     said = aware | dict(zip(FIELDS, formats, strict=True))
     return {f"optimizer.{name}": value for name, value in said.items()}
+
+
+def _adapters(launch: Launch) -> dict[str, str]:
+    """Adapters, by patterns that leave out routed experts."""
+    if (adapters := launch.workload.adapters) is None:
+        return {}
+    mlps = ["mlp", "shared_experts"] if launch.architecture.experts else ["mlp"]
+    names = [
+        f"*.{block}.{module}"
+        for module in adapters.modules
+        for block in (mlps if module in MLP_MODULES else ["self_attention"])
+    ]
+    return {"peft.dim": str(adapters.rank), "peft.dropout": "0.0", "peft.target_modules": f"[{','.join(names)}]"}
 
 
 def _overlaps(launch: Launch) -> dict[str, str]:

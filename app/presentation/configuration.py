@@ -79,6 +79,7 @@ def _framework(workload: TrainingWorkload) -> tuple[tuple[str, str], ...]:
         ("framework", framework_words(workload.framework)),
         ("precision", workload.precision.upper()),
         *((("optimizer states", states.words),) if states.is_narrow else ()),
+        *((("adapters", workload.adapters.words),) if workload.adapters else ()),
     )
 
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 from cluster_models.errors import InvalidWorkload
 from cluster_models.model.layer_kinds import ModelPart
 from cluster_models.shipped import generations
+from cluster_models.training.adapters import FrozenFormat
 from cluster_models.training.framework_choices import (
     AttentionKernels,
     CudaGraphs,
@@ -71,9 +72,7 @@ class Framework:
             setting=True,
         ),
     ]
-    sequence_parallel: Annotated[
-        bool, Fact("Tensor ranks also split the sequence outside their blocks.", setting=True)
-    ]
+    sequence_parallel: Annotated[bool, Fact("Tensor ranks split the sequence outside their blocks.", setting=True)]
     gradient_bytes: Annotated[
         float,
         Fact(
@@ -90,9 +89,7 @@ class Framework:
             most=8.0,
         ),
     ]
-    logit_bytes: Annotated[
-        float, Fact("Bytes that output and loss hold per token and vocabulary entry.", most=64.0)
-    ]
+    logit_bytes: Annotated[float, Fact("Bytes of output and loss per token and vocabulary entry.", most=64.0)]
     loss_chunk_tokens: Annotated[
         int,
         Fact(
@@ -172,6 +169,9 @@ class Framework:
             "Methods of training: next tokens; DPO with a frozen reference model that runs beside the trained one; "
             "DPO with the reference's log-probabilities stored before, or without a reference."
         ),
+    ]
+    adapters: Annotated[
+        tuple[FrozenFormat, ...], Fact("Formats of weights frozen beside adapters (LoRA).", least=0)
     ]
     fills_stages: Annotated[
         bool,

@@ -8,6 +8,7 @@ from typing import Final
 
 from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidWorkload
+from cluster_models.training.adapters import Adapters, FrozenFormat
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, Framework
 from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.mixed_lengths import MixedLengths
@@ -115,6 +116,7 @@ class TrainingWorkload:
     """A training run.  Batches count sequences.
 
     ``lengths``: those of the documents that fill the sequences; without it a sequence is one document.
+    ``adapters``: those that are trained beside frozen weights; without it all weights are trained.
     ``pinned`` gives a degree or a memory option one value, ``forbidden`` takes values away (names from
     ``DEGREE_NAMES`` and ``OPTION_NAMES``).
     ``optimizer_states``: formats of what the optimizer keeps.
@@ -134,6 +136,7 @@ class TrainingWorkload:
     global_batch: int
     lengths: MixedLengths | None = None
     method: TrainingMethod = TrainingMethod.LIKELIHOOD
+    adapters: Adapters | None = None
     precision: Precision = Precision.BF16
     framework: Framework = DEFAULT_FRAMEWORK
     optimizer: Optimizer = Optimizer.ADAM
@@ -186,6 +189,7 @@ class TrainingWorkload:
         self._check_degrees()
         self._check_lengths()
         self._check_method()
+        self._check_adapters()
 
     def _check_degrees(self) -> None:
         for kind, degrees in (("pinned", self.pinned), ("forbidden", self.forbidden)):
@@ -250,6 +254,37 @@ class TrainingWorkload:
             raise InvalidWorkload(
                 "workload.pinned.micro_batch", self.pinned["micro_batch"], f"must count sequences, {pairs}"
             )
+
+    def _check_adapters(self) -> None:
+        if (adapters := self.adapters) is None:
+            return
+        known, frozen = self.framework.adapters, adapters.frozen_weights
+        if not known:
+            raise InvalidWorkload(
+                "workload.adapters",
+                adapters.words,
+                f"{self.framework.name} trains no adapters",
+                "leave them out, or use a framework that does; docs/frameworks.md says how each describes it",
+            )
+        if frozen not in known:
+            raise InvalidWorkload(
+                "workload.adapters.frozen_weights",
+                str(frozen),
+                f"{self.framework.name} does not keep them so beside adapters",
+                f"use {' or '.join(known)}",
+            )
+        if frozen is FrozenFormat.NF4 and self.precision not in {Precision.BF16, Precision.FP16}:
+            raise InvalidWorkload(
+                "workload.adapters.frozen_weights",
+                str(frozen),
+                f"is widened to 16 bits for products, which training in {self.precision} has not",
+                "use bf16 or fp16 as precision, or unquantised",
+            )
+
+    @property
+    def frozen_weights(self) -> FrozenFormat | None:
+        """Format of weights that no step changes, which are all but the adapters; ``None`` without adapters."""
+        return None if self.adapters is None else self.adapters.frozen_weights
 
     @property
     def one_a_micro_batch(self) -> bool:

@@ -51,6 +51,7 @@ def plan_warnings(
         *_calibration(problem, candidate),
         *_model_parts(problem),
         *_documents(problem, candidate),
+        *_adapters(problem),
         *_gpu_kind(candidate),
         *_inside_nodes(candidate),
         *_other_kinds(problem, candidate),
@@ -151,6 +152,12 @@ def _documents(problem: PlanningProblem, candidate: Candidate) -> list[Remark]:
     imbalance = float(imbalance_of_pairs(candidate.batch, workload)[0])
     padding = 1.0 - workload.tokens_per_step / least_step_tokens(workload)
     return [remark("mixed_documents", imbalance=imbalance, padding=padding)]
+
+
+def _adapters(problem: PlanningProblem) -> list[Remark]:
+    """That no training run with adapters was fitted."""
+    adapters = problem.workload.adapters
+    return [] if adapters is None else [remark("unmeasured_adapters", adapters=adapters.words)]
 
 
 def _other_facts(own: FittedParameters, framework: Framework) -> list[Remark]:

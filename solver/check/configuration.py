@@ -138,6 +138,10 @@ def _batch_rules(configuration: Configuration, workload: TrainingWorkload) -> It
         )
     if micro_batch > 1 and workload.framework.megatron_core and workload.lengths and workload.lengths.packing.joins:
         yield f"{workload.framework.name} takes one packed sequence a micro-batch, got {micro_batch}."
+    if workload.adapters is not None and workload.adapters.rank % degrees.tensor:
+        yield f"Adapters of rank {workload.adapters.rank} cannot be cut by {degrees.tensor} tensor ranks."
+    if workload.adapters is not None and str(configuration.schedule) in ("zero_bubble", "zb_v", "dualpipe_v"):
+        yield f"Schedule {configuration.schedule} splits backward passes, but frozen weights have no gradients."
     if micro_batch % 2 and workload.method.is_paired:
         yield f"The micro-batch is {micro_batch} sequences, which are no pairs of two."
     micro_batches = configuration.micro_batches(workload.global_batch)

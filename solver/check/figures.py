@@ -9,6 +9,7 @@ from dataclasses import fields
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import Mixer, Mlp
 from cluster_models.training.plan import Plan
+from solver.check.adapters import adapter_parameters
 from solver.problem import PlanningProblem
 
 SUM_TOLERANCE = 1e-6
@@ -95,8 +96,11 @@ def _flop_rules(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
     low, high = model_flops_per_token(problem.architecture, workload.sequence_length)
     if workload.lengths is not None:
         low, _ = model_flops_per_token(problem.architecture, 1)
+    if workload.adapters is not None:
+        low, high = _beside_frozen(low, high, problem)
     tokens = workload.tokens_per_step / plan.time.step_s / plan.configuration.degrees.gpus
-    tokens *= 4.0 / 3.0 if workload.method.has_reference else 1.0  # four passes of equal work instead of three
+    if workload.method.has_reference and workload.adapters is None:
+        tokens *= 4.0 / 3.0  # four passes of equal work instead of three
     stated = plan.model_flops_per_s_per_gpu
     if not low * tokens * (1 - FLOP_TOLERANCE) <= stated <= high * tokens * (1 + FLOP_TOLERANCE):
         yield (
@@ -113,6 +117,20 @@ def _flop_rules(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
     expected = stated / (sum(peaks) / len(peaks))  # every host gives the plan equally many GPUs
     if not math.isclose(plan.mfu, expected, rel_tol=SUM_TOLERANCE):
         yield f"The plan states an MFU of {plan.mfu:.6g} but FLOP/s over the peak of its GPUs is {expected:.6g}."
+
+
+def _beside_frozen(low: float, high: float, problem: PlanningProblem) -> tuple[float, float]:
+    """The same of adapters, 6 FLOPs a parameter, beside frozen weights, whose gradients take none.
+
+    A reference model runs forward once more.
+    """
+    model, workload = problem.architecture, problem.workload
+    assert workload.adapters is not None
+    passes = 4.0 / 3.0 if workload.method.has_reference else 1.0
+    frozen = 2.0 * (model.hidden * model.vocabulary + _active_matrix_parameters(model))
+    counts = [adapter_parameters(model, layer, workload.adapters) for layer in range(model.layers)]
+    least, most = (6.0 * sum(count[end] for count in counts) for end in (0, 1))
+    return passes * low - frozen + least, passes * high - frozen + most
 
 
 def model_flops_per_token(model: Architecture, sequence_length: int) -> tuple[float, float]:

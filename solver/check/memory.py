@@ -19,6 +19,7 @@ from cluster_models.model.layer_kinds import Mixer
 from cluster_models.training.plan import Configuration, Degrees, Plan
 from cluster_models.training.rank_costs import StageMemory
 from cluster_models.training.workload import Sharding
+from solver.check.adapters import adapter_parameters
 from solver.problem import PlanningProblem
 
 WEIGHT_TOLERANCE: Final = 0.02
@@ -127,7 +128,9 @@ def _optimizer_bytes(stage: int, configuration: Configuration, problem: Planning
     if framework.sixteen_bit_states:
         kept /= 2
     narrow = sum(name != "fp32" for name in (*moments, str(states.master_weight)))
-    _, low, high, routed = _parameters(stage, configuration, problem)
+    chunks, low, high, routed = _parameters(stage, configuration, problem)
+    if workload.adapters is not None:
+        low, high, routed = *_adapters_held(chunks, configuration, problem), 0.0
     groups = _groups(configuration)
     if configuration.sharding is Sharding.NONE:
         groups = (1, 1)
@@ -169,6 +172,8 @@ def _weight_bytes(stage: int, configuration: Configuration, problem: PlanningPro
     degrees, model = configuration.degrees, problem.architecture
     least, most = WEIGHT_BYTES[problem.workload.precision]
     chunks, low, high, routed = _parameters(stage, configuration, problem)
+    if problem.workload.adapters is not None:
+        return _frozen_bytes(stage, configuration, problem)
     models = 2 if problem.workload.method.has_reference else 1
     whole = models * (low + routed) * least, models * (high + routed) * most
     if configuration.sharding is not Sharding.PARAMETERS:
@@ -184,6 +189,47 @@ def _weight_bytes(stage: int, configuration: Configuration, problem: PlanningPro
     shards = low / group + routed / expert_group, high / group + routed / expert_group
     reference = (models - 1) * most
     return models * shards[0] * least, shards[1] * (widest + reference) + gathered * most
+
+
+def _adapters_held(chunks: list[int], configuration: Configuration, problem: PlanningProblem) -> Interval:
+    """Least and most parameters of the adapters of the layers ``chunks`` on one GPU; tensor ranks cut each."""
+    model, adapters = problem.architecture, problem.workload.adapters
+    assert adapters is not None
+    counts = [adapter_parameters(model, layer, adapters) for layer in chunks]
+    tensor = configuration.degrees.tensor
+    return sum(count[0] for count in counts) / tensor, sum(count[1] for count in counts) / tensor
+
+
+def _frozen_bytes(stage: int, configuration: Configuration, problem: PlanningProblem) -> Interval:
+    """Least and most bytes of frozen weights and of the adapters beside them.
+
+    Four bits and scales in layers, 16 bits outside, and one matrix made wide for its product; where parameters are
+    sharded two layers and the ends are gathered.
+    """
+    model, adapters, degrees = problem.architecture, problem.workload.adapters, configuration.degrees
+    assert adapters is not None
+    chunks, low, high, routed = _parameters(stage, configuration, problem)
+    least, most = WEIGHT_BYTES[problem.workload.precision]
+    ends = _end_parameters(model, stage, configuration)
+    end_low, end_high = (sum(end[side] for end in ends) for side in (0, 1))
+    own_low, own_high = _adapters_held(chunks, configuration, problem)
+    extra = most * own_high
+    narrow, wide = (0.5, 0.52) if str(adapters.frozen_weights) == "nf4" else (least, most)
+    if narrow < least:
+        widths = [model.mlp_hidden / degrees.tensor, model.heads * max(model.head_widths) / degrees.tensor]
+        widths += [model.experts.hidden / degrees.expert_tensor] if model.experts else []
+        extra += most * model.hidden * max(widths)
+    group, expert_group = (1, 1)
+    if configuration.sharding is Sharding.PARAMETERS:
+        group, expert_group = _groups(configuration)
+        gathered = 2 * max((_layer_parameters(model, layer, configuration) for layer in chunks), default=0.0)
+        if degrees.pipeline > 1:
+            gathered = high - end_high + routed
+        extra += wide * gathered + most * end_high + FP32_BYTES * own_high
+    return (
+        narrow * ((low - end_low) / group + routed / expert_group) + least * (end_low + own_low) / group,
+        wide * ((high - end_high) / group + routed / expert_group) + most * end_high / group + extra,
+    )
 
 
 def _common_parameters(model: Architecture, layer: int, tensor: int) -> Interval:

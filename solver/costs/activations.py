@@ -14,9 +14,11 @@ import numpy as np
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import ATTENDING, LayerKind, Mixer, Mlp
 from cluster_models.model.mixers import LinearRule
+from cluster_models.training.adapters import AdapterModule
 from cluster_models.training.framework_choices import SelectiveRecompute
 from cluster_models.training.workload import RecomputeModule
 from solver.candidates import FloatArray
+from solver.costs.adapters import kept_bytes, linears_of
 from solver.costs.calibration import Calibration
 from solver.costs.layer_costs import core_widths, local_kv_heads
 from solver.costs.local_sizes import LocalSizes, gathered_tokens, routed_tokens
@@ -56,17 +58,19 @@ def layer_tensors(
     ``lagging`` (n,): share of the sequences gathered over tensor ranks that stays (``launching.lagging``).
     """
     gathered: Tensors = {None: _gathered(architecture, sizes, calibration) * lagging}
+    adapted = linears_of(architecture, sizes.adapters, calibration.framework)
     mlps = {
         Mlp.DENSE: _joined(_dense_mlp(architecture, sizes, calibration), gathered),
         Mlp.EXPERTS: _sparse_mlp(architecture, sizes, calibration),
         Mlp.NONE: {},
     }
     kinds: list[Tensors] = []
-    for kind in architecture.layer_kinds:
+    for kind, linears in zip(architecture.layer_kinds, adapted, strict=True):
         mixer = _mixer(architecture.of_mixer(kind.mixer), sizes, calibration, kind.mixer)
         if kind.mixer is not Mixer.NONE:
             mixer = _joined(mixer, gathered)
-        kinds.append(_joined(mixer, mlps[kind.mlp]))
+        layer = _joined(mixer, mlps[kind.mlp])
+        kinds.append(_joined(layer, {None: kept_bytes(linears, sizes)}) if linears else layer)
     width = sizes.element_bytes * ((2.0 if architecture.gated_mlp else 1.0) + 1.0)
     gradients = width * architecture.mlp_hidden * sizes.shard_tokens
     gradients = np.maximum(gradients, sizes.element_bytes * _mixer_width(architecture) * sizes.shard_tokens)
@@ -140,7 +144,7 @@ def _mixer(architecture: Architecture, sizes: LocalSizes, calibration: Calibrati
     if mixer in ATTENDING and _drops_out(architecture, calibration):  # a byte of mask an element
         kept = kept + architecture.hidden * stream
     # Transformer Engine's linear layer norms its own input, which latent attention's projections share
-    norm = sizes.saved_input_bytes * architecture.hidden * stream
+    norm = _input(architecture, sizes, AdapterModule.QUERY_KEY_VALUE)
     shared = mixer in ATTENDING and architecture.latent_attention is not None
     tensors: Tensors = {RecomputeModule.LAYER_NORM: norm, None: kept} if shared else {None: kept + norm}
     if mixer in ATTENDING:
@@ -182,7 +186,7 @@ def _attention(architecture: Architecture, sizes: LocalSizes, calibration: Calib
     tokens, stream, element = sizes.tokens, sizes.stream_tokens, sizes.element_bytes
     key, value = core_widths(architecture)
     heads = architecture.heads / sizes.tensor
-    quantised = sizes.saved_input_bytes if sizes.saved_input_bytes < element else 0.0
+    quantised = sizes.saved_input_bytes if sizes.saved_input_bytes < element and sizes.adapters is None else 0.0
     kept = (element + quantised) * heads * value * tokens  # output of the core, and its 8-bit copy
     queries = element * heads * key * tokens
     up_projected = np.zeros_like(tokens)
@@ -225,7 +229,8 @@ def _dense_mlp(architecture: Architecture, sizes: LocalSizes, calibration: Calib
         kept = kept + h * stream
     product, activation = _mlp(architecture, sizes, calibration, architecture.mlp_hidden, sizes.shard_tokens)
     # the norm is part of the first linear layer (Transformer Engine's LayerNormLinear)
-    return {None: kept, RecomputeModule.MLP: sizes.saved_input_bytes * h * stream + product + activation}
+    norm = _input(architecture, sizes, AdapterModule.MLP_IN)
+    return {None: kept, RecomputeModule.MLP: norm + product + activation}
 
 
 def _mlp(
@@ -238,19 +243,38 @@ def _mlp(
     fan = 2.0 if architecture.gated_mlp else 1.0
     factor = 1.0 if architecture.gated_mlp and not calibration.framework.fused_kernels else 0.0
     inside = sizes.element_bytes * (fan + factor) * width * rows
-    return inside, sizes.saved_input_bytes * width * rows
+    return inside, _input_bytes(sizes, AdapterModule.MLP_OUT) * width * rows
+
+
+def _input(architecture: Architecture, sizes: LocalSizes, module: AdapterModule) -> FloatArray:
+    """(n,) bytes of a norm's output that stays for gradients of the weights that it meets, or of an adapter's.
+
+    Adapters keep it as it was gathered over tensor ranks (``ParallelLinearAdapter``).
+    """
+    rows = sizes.stream_tokens if sizes.adapters is None else sizes.tokens
+    return np.asarray(_input_bytes(sizes, module) * architecture.hidden * rows)
+
+
+def _input_bytes(sizes: LocalSizes, module: AdapterModule | None) -> float:
+    """Bytes of an element that stays as the input of a linear layer; frozen weights alone need none."""
+    if sizes.adapters is None:
+        return sizes.saved_input_bytes
+    return sizes.element_bytes if module in sizes.adapters.modules else 0.0
 
 
 def _sparse_mlp(architecture: Architecture, sizes: LocalSizes, calibration: Calibration) -> Tensors:
     """A sparse layer's MLP on the busiest expert rank."""
     if (experts := architecture.experts) is None:
         return {}
-    h, stream, inputs = architecture.hidden, sizes.stream_tokens, sizes.saved_input_bytes
+    h, stream, inputs = architecture.hidden, sizes.stream_tokens, _input_bytes(sizes, None)
     # all tokens of the ranks that cut an expert, through a share of its width: elements of the width as without
     product, activation = _mlp(architecture, sizes, calibration, experts.hidden, routed_tokens(experts, sizes))
+    activation = activation * (sizes.adapters is None)
     gathered = gathered_tokens(experts, sizes)
     router = 8.0 * experts.count * sizes.shard_tokens  # logits and probabilities in FP32
     shared = sum(_mlp(architecture, sizes, calibration, experts.shared_hidden, sizes.shard_tokens))
+    if sizes.adapters is not None and experts.shared_hidden:
+        shared = shared + _input(architecture, sizes, AdapterModule.MLP_IN)
     return {
         None: sizes.element_bytes * h * stream,
         RecomputeModule.LAYER_NORM: inputs * h * stream,

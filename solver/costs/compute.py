@@ -9,6 +9,7 @@ import numpy as np
 
 from cluster_models.cluster.gpus import CLOCK_POWER, UNTHROTTLED_SHARE, GpuKind, Precision
 from cluster_models.errors import InvalidWorkload
+from cluster_models.training.adapters import NF4_BYTES, FrozenFormat
 from cluster_models.training.framework_choices import AttentionKernels, Float8Scaling
 from solver.candidates import FloatArray
 from solver.costs.calibration import Calibration
@@ -33,6 +34,8 @@ class Processor:
     ``element_bytes`` is the width of activations and weights as products read them from memory: 4 in FP32 training
     (TF32 tensor cores read FP32 operands and drop bits), else 2.
     ``splits_backward``: seconds state the part of backward passes for weights.
+    ``is_frozen``: weights are not trained, so that no product computes their gradients; ``widening_bytes``: what
+    making a 16-bit weight of a quantised one moves through memory, for each product that reads it.
     ``matmul_flops`` is the rate of a very large matrix product in a long run, ``peak_flops`` the 16-bit data
     sheet peak (attention runs in 16 bits also in FP8 training), ``memory_bytes_per_s`` what kernels reach.
     """
@@ -46,6 +49,8 @@ class Processor:
     multiprocessors: int | None = None
     element_bytes: float = 2.0
     splits_backward: bool = False
+    is_frozen: bool = False
+    widening_bytes: float = 0.0
 
 
 _QUANTISE_BYTES: Final = {Precision.MXFP8: 4.1, Precision.NVFP4: 5.2}
@@ -59,6 +64,8 @@ _FLOAT8_BYTES: Final = {
 }
 """The same in FP8: a tensor's own maximum takes one more reading (2).  Rows fit into a multiprocessor and are read
 once (2 + 1), columns twice (4 + 1).  One kernel casts blocks both ways, with a 4-byte scale per 128 elements."""
+_WIDENING_BYTES: Final = NF4_BYTES + 2.0
+"""Read in four bits and written in 16 (bitsandbytes' ``dequantize_4bit``)."""
 _ROW_SHARE: Final = 0.8
 """Share of the rate of products with one scale a tensor (cuBLAS) that those with a scale a row (CUTLASS) keep.
 
@@ -68,9 +75,17 @@ a second and GPU, torchtitan commit 7a04053).
 
 
 def processor(
-    gpu: GpuKind, precision: Precision, calibration: Calibration, *, splits_backward: bool = False
+    gpu: GpuKind,
+    precision: Precision,
+    calibration: Calibration,
+    *,
+    splits_backward: bool = False,
+    frozen: FrozenFormat | None = None,
 ) -> Processor:
-    """Rates of ``gpu``; raises ``InvalidWorkload`` where it does not know ``precision``."""
+    """Rates of ``gpu``; raises ``InvalidWorkload`` where it does not know ``precision``.
+
+    ``frozen``: format of weights that are not trained; ``None``: they are.
+    """
     peak = gpu.peak_flops.get(precision)
     if peak is None:
         known = ", ".join(sorted(str(name) for name in gpu.peak_flops))
@@ -98,6 +113,8 @@ def processor(
         multiprocessors=gpu.multiprocessors,
         element_bytes=precision.activation_bytes,
         splits_backward=splits_backward,
+        is_frozen=frozen is not None,
+        widening_bytes=_WIDENING_BYTES * (frozen is FrozenFormat.NF4),
     )
 
 
@@ -147,12 +164,14 @@ def linear_s(gpu: Processor, m: Extent, n: Extent, k: Extent, *, groups: Extent 
     """``groups`` linear layers with an m x k input and k x n weights each.
 
     Backward is the product for the input's gradient and the one for the weight's, which adds into the gradient
-    buffer, in the same kernel or in one more that also reads the product.
+    buffer, in the same kernel or in one more that also reads the product.  Frozen weights have no gradient.
     """
     framework = gpu.calibration.framework
     slowdown = _alignment_slowdown(gpu, n, k)
     forward = linear_forward_s(gpu, m, n, k, groups=groups)
     backward = matmul_s(gpu, m, k, n, groups=groups, slowdown=slowdown)
+    if gpu.is_frozen:
+        return Seconds(forward, backward + _widening_s(gpu, n, k, groups=groups))
     passes = 2.0 * max(framework.gradient_bytes, gpu.element_bytes)
     if framework.fused_accumulation:
         written = matmul_s(gpu, k, n, m, output_bytes=passes, groups=groups, slowdown=slowdown)
@@ -164,7 +183,15 @@ def linear_s(gpu: Processor, m: Extent, n: Extent, k: Extent, *, groups: Extent 
 
 def linear_forward_s(gpu: Processor, m: Extent, n: Extent, k: Extent, *, groups: Extent = 1.0) -> FloatArray:
     """Their forward pass alone."""
-    return matmul_s(gpu, m, n, k, groups=groups, slowdown=_alignment_slowdown(gpu, n, k))
+    product = matmul_s(gpu, m, n, k, groups=groups, slowdown=_alignment_slowdown(gpu, n, k))
+    return product + _widening_s(gpu, n, k, groups=groups)
+
+
+def _widening_s(gpu: Processor, n: Extent, k: Extent, *, groups: Extent) -> FloatArray | float:
+    """Seconds in which quantised n x k weights are written in 16 bits; 0 where they lie so."""
+    if not gpu.widening_bytes:
+        return 0.0
+    return streaming_s(gpu, np.asarray(gpu.widening_bytes * n * k * groups))
 
 
 def _alignment_slowdown(gpu: Processor, *widths: Extent) -> FloatArray:

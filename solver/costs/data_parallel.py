@@ -9,6 +9,7 @@ import numpy as np
 
 from cluster_models.cluster.gpus import GpuKind, Precision
 from cluster_models.cluster.measurements import Collective
+from cluster_models.training.adapters import NF4_BYTES, FrozenFormat
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.plan import RankOrder
 from cluster_models.training.workload import Optimizer, Sharding, TrainingWorkload
@@ -45,9 +46,13 @@ class GradientBytes:
 
 
 def gradient_bytes(
-    batch: CandidateBatch, parameters: LocalParameters, calibration: Calibration, precision: Precision
+    batch: CandidateBatch,
+    trained: LocalParameters,
+    held: LocalParameters,
+    calibration: Calibration,
+    precision: Precision,
 ) -> GradientBytes:
-    """Buffers by sharding.
+    """Buffers by sharding, of parameters that are ``trained`` among those ``held``.
 
     Without sharding gradients are all-reduced, so that their buffer passes the ring twice; the distributed
     optimizer scatters gradients and gathers weights (ZeRO-1, arXiv 1910.02054, section 7); ZeRO-3 does both
@@ -60,12 +65,12 @@ def gradient_bytes(
     weights = np.where(is_sharded(batch, Sharding.OPTIMIZER), max(precision.operand_bytes, 1.0), 0.0)
     scattered = layer_by_layer & (not framework.reduces_once)
     reduced = np.where(scattered, 0.0, framework.gradient_bytes)[:, None]
-    gathered = np.where(once, _GATHERED_BYTES, weights)[:, None]
+    whole, weights = (each[:, None] for each in (_GATHERED_BYTES * once, weights))
     return GradientBytes(
-        reduce=reduced * parameters.common,
-        gather=gathered * parameters.common,
-        expert_reduce=reduced * parameters.routed,
-        expert_gather=gathered * parameters.routed,
+        reduce=reduced * trained.common,
+        gather=whole * held.common + weights * trained.common,
+        expert_reduce=reduced * trained.routed,
+        expert_gather=whole * held.routed + weights * trained.routed,
     )
 
 
@@ -151,12 +156,14 @@ def _step_bytes(workload: TrainingWorkload) -> float:
     return moved * (0.5 if workload.framework.sixteen_bit_states else 1.0)
 
 
-def parameter_traffic(
+def parameter_traffic(  # noqa: PLR0913 - each a fact of its own
     gpu: GpuKind,
     batch: CandidateBatch,
     parameters: LocalParameters,
     calibration: Calibration,
     *,
+    trained: LocalParameters,
+    frozen: FrozenFormat | None,
     shares: FloatArray,
     sparse_share: float,
     layer: Seconds,
@@ -164,6 +171,7 @@ def parameter_traffic(
 ) -> LayerTraffic:
     """ZeRO-3: one average layer gathered forward and again backward, its gradients scattered.
 
+    Gathered are all parameters, ``frozen`` ones in their format, scattered the gradients of those ``trained``.
     ``layer`` is the time of the layer itself, beside which the next one travels; ``shares`` (K,) those of each kind
     of layers, ``sparse_share`` that of the sparse ones, ``domain`` the GPUs of a node or NVLink domain.
     Collectives take g seconds alone and slow the compute beside them by ``gather_contention`` g, wherever they
@@ -175,19 +183,25 @@ def parameter_traffic(
     framework = calibration.framework
     zero3 = _layer_by_layer(batch, framework)
     common_ranks, routed_ranks = (np.where(zero3, ranks, 1.0) for ranks in data_ranks(batch))
+    layer_bytes, expert_bytes = _GATHERED_BYTES * (parameters.layers @ shares), _GATHERED_BYTES * parameters.experts
+    width: FloatArray | float = 0.0 if framework.reduces_once else framework.gradient_bytes / _GATHERED_BYTES
+    if frozen is not None:
+        share = (NF4_BYTES if frozen is FrozenFormat.NF4 else _GATHERED_BYTES) / _GATHERED_BYTES
+        own = _GATHERED_BYTES * (trained.layers @ shares)
+        layer_bytes, expert_bytes = share * layer_bytes + own, share * expert_bytes
+        width = width * own / (layer_bytes + sparse_share * expert_bytes)
     common = _Group.of(
-        _GATHERED_BYTES * (parameters.layers @ shares),
+        layer_bytes,
         ranks=common_ranks,
         stride=_stride(batch),
         domain=domain,
     )
     routed = _Group.of(
-        _GATHERED_BYTES * sparse_share * parameters.experts,
+        sparse_share * expert_bytes,
         ranks=routed_ranks,
         stride=_stride(batch) * batch.expert_block / batch.tensor,
         domain=domain,
     )
-    width = 0.0 if framework.reduces_once else framework.gradient_bytes / _GATHERED_BYTES
     gather, scatter = (
         sum(domain_collective_s(gpu, kind, each.members, factor * each.nbytes) for each in (common, routed))
         for kind, factor in ((Collective.ALL_GATHER, 1.0), (Collective.REDUCE_SCATTER, width))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,14 +12,17 @@ import numpy as np
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import ATTENDING, Mixer, Mlp
+from cluster_models.training.adapters import MLP_MODULES, AdaptedLinear
 from cluster_models.training.workload import RecomputeModule, TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray
+from solver.costs.adapters import LAUNCHES, adapter_collectives_s, adapter_s, linears_of
 from solver.costs.calibration import Calibration
 from solver.costs.compute import Processor, elementwise_s, matmul_s, processor, quantise_s
 from solver.costs.expert_traffic import expert_traffic
 from solver.costs.launching import host_bound, sparse_host_bound, sparse_launches
 from solver.costs.layer_costs import attention_core, dense_mlp, mixer_block, up_projection_s
 from solver.costs.local_sizes import LocalSizes, local_sizes
+from solver.costs.model_ends import end_precision
 from solver.costs.parameters import transfers_cross
 from solver.costs.recomputation import RecomputePolicies, RepeatableLayer, RepeatedPass, alternate_products
 from solver.costs.routed_loads import RoutedLoads
@@ -36,9 +40,10 @@ class Layers:
     """
 
     seconds: tuple[Seconds, ...]
-    blocks: tuple[float, ...]
-    """(K,) blocks that tensor ranks split: a mixer, and an MLP or the shared expert if there is one."""
+    tensor: tuple[Seconds, ...]
+    """Collectives of tensor ranks."""
     tensor_block: Seconds
+    """Those around one block that they split: a mixer, an MLP or the shared expert."""
     context: tuple[LayerTraffic, ...]
     expert: tuple[LayerTraffic, ...]
     again: tuple[RepeatableLayer, ...]
@@ -71,7 +76,7 @@ def layers_of(  # noqa: PLR0913 - each a fact of its own
     dispatches again (Megatron-Core).
     """
     calibration, split = calibration_under(calibration, batch.runs), batch.runs.splits_backward
-    chip = processor(gpu, workload.precision, calibration, splits_backward=split)
+    chip = processor(gpu, workload.precision, calibration, splits_backward=split, frozen=workload.frozen_weights)
     imbalance = None if routed is None else routed.mean(calibration)
     sizes = local_sizes(batch, workload, calibration, imbalance=imbalance)
     policies = RecomputePolicies.of(batch, calibration.framework)
@@ -88,47 +93,61 @@ def layers_of(  # noqa: PLR0913 - each a fact of its own
     block = tensor_traffic(gpu, calibration, architecture, sizes)
     if tensor_slowdown is not None:
         block = block * tensor_slowdown
-    shared = None
-    if experts is not None and experts.shared_hidden:
-        shared = shared_expert(chip, architecture, experts, sizes)
-    seconds, blocks, dispatch, again = [], [], [], []
-    for kind in kinds:
-        mixer, mixes = around[kind.mixer], float(kind.mixer is not Mixer.NONE)
+    half = processor(gpu, end_precision(workload.precision), calibration)
+
+    def adapted(part: Seconds, collectives: Seconds, linears: Sequence[AdaptedLinear]) -> tuple[Seconds, Seconds]:
+        if not linears:
+            return part, collectives
+        slowdown = 1.0 if tensor_slowdown is None else tensor_slowdown
+        more = adapter_collectives_s(gpu, calibration, linears, sizes) * slowdown
+        return part + adapter_s(half, linears, sizes), collectives + more
+
+    seconds, tensor, dispatch, again = [], [], [], []
+    for kind, linears in zip(kinds, linears_of(architecture, workload.adapters, workload.framework), strict=True):
+        mixes, launches = float(kind.mixer is not Mixer.NONE), LAUNCHES * len(linears)
+        beside_mlp = [linear for linear in linears if linear.module in MLP_MODULES]
+        beside_mixer = [linear for linear in linears if linear.module not in MLP_MODULES]
+        mixer, collectives = adapted(around[kind.mixer], block * mixes, beside_mixer)
+        mlp, mlp_block = None, block
+        if kind.mlp is Mlp.DENSE:
+            mlp, mlp_block = adapted(dense_mlp(chip, architecture, sizes), block, beside_mlp)
+        elif kind.sparse and experts is not None and experts.shared_hidden:
+            mlp, mlp_block = adapted(shared_expert(chip, architecture, experts, sizes), block, beside_mlp)
+        collectives = collectives if mlp is None else collectives + mlp_block
+        whole = mixer if mlp is None else mixer + mlp
         repeats = _Forward(
-            chip, mixers[kind.mixer], sizes, kind.mixer, cores[kind.mixer], rings[kind.mixer], block, modules
+            chip, mixers[kind.mixer], sizes, kind.mixer, cores[kind.mixer], rings[kind.mixer], mlp_block, modules
         )
         if not kind.sparse or experts is None:
-            mlp = dense_mlp(chip, architecture, sizes) if kind.mlp is Mlp.DENSE else None
-            blocks.append(mixes + (mlp is not None))
             layer = host_bound(
-                mixer if mlp is None else mixer + mlp,
-                block * blocks[-1],
+                whole,
+                collectives,
                 calibration,
                 tensor=sizes.tensor,
                 crossing=transfers_cross(batch, domain),
-                share=blocks[-1] / 2.0,
+                share=(mixes + (mlp is not None)) / 2.0 + launches,
             )
             dispatch.append(no_traffic(sizes))
-            again.append(repeats.dense(layer, mlp, blocks[-1]))
+            again.append(repeats.dense(layer, mlp, collectives))
         else:
             routed_mlp = sparse_mlp(chip, architecture, experts, sizes)
-            blocks.append(mixes + (shared is not None))
             layer, shelter = sparse_host_bound(
-                mixer + routed_mlp if shared is None else mixer + routed_mlp + shared,
-                block * blocks[-1],
+                whole + routed_mlp,
+                collectives,
                 calibration,
                 overlapped=beside,
                 experts=experts.count / sizes.expert,
-                launches=sparse_launches(architecture, kind.mixer),
+                launches=sparse_launches(architecture, kind.mixer) + launches,
             )
             dispatch.append(
                 expert_traffic(gpu, calibration, architecture, sizes, shelter=shelter, domain=domain, routed=routed)
             )
-            again.append(repeats.sparse(layer, routed_mlp, shared, dispatch[-1], blocks[-1]))
+            again.append(repeats.sparse(layer, routed_mlp, mlp, dispatch[-1], collectives))
         seconds.append(layer)
+        tensor.append(collectives)
     layers = Layers(
         seconds=tuple(seconds),
-        blocks=tuple(blocks),
+        tensor=tuple(tensor),
         tensor_block=block,
         context=tuple(rings[kind.mixer] for kind in kinds),
         expert=tuple(dispatch),
@@ -139,7 +158,10 @@ def layers_of(  # noqa: PLR0913 - each a fact of its own
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Forward:
-    """Forward passes of layers and of the ``modules`` asked for, as backward passes run them again."""
+    """Forward passes of layers and of the ``modules`` asked for, as backward passes run them again.
+
+    ``block``: collectives of tensor ranks around an MLP or shared expert.
+    """
 
     chip: Processor
     architecture: Architecture
@@ -150,7 +172,7 @@ class _Forward:
     block: Seconds
     modules: AbstractSet[RecomputeModule]
 
-    def dense(self, layer: Seconds, mlp: Seconds | None, blocks: float) -> RepeatableLayer:
+    def dense(self, layer: Seconds, mlp: Seconds | None, tensor: Seconds) -> RepeatableLayer:
         """A layer without experts; its whole MLP takes its norm along, of the residual addition nothing."""
         found = self._attention(norms=0)
         compute = layer.forward
@@ -161,10 +183,10 @@ class _Forward:
             if self.chip.calibration.framework.stops_recompute:  # nothing in backward needs the last product
                 width = self.architecture.mlp_hidden / self.sizes.tensor
                 compute = compute - matmul_s(self.chip, self.sizes.tokens, float(self.architecture.hidden), width)
-        return self._layer(RepeatedPass(compute, blocks * self.block.forward, self._ring), found)
+        return self._layer(RepeatedPass(compute, tensor.forward, self._ring), found)
 
     def sparse(
-        self, layer: Seconds, routed: Seconds, shared: Seconds | None, traffic: LayerTraffic, blocks: float
+        self, layer: Seconds, routed: Seconds, shared: Seconds | None, traffic: LayerTraffic, tensor: Seconds
     ) -> RepeatableLayer:
         """A sparse layer; its whole MLP sends tokens to their experts and back once more."""
         found = self._attention(norms=1)
@@ -172,16 +194,16 @@ class _Forward:
         if (experts := self.architecture.experts) is not None:
             if RecomputeModule.MOE in self.modules:
                 outside = elementwise_s(self.chip, 10.0 * self._stream, kernels=0)
-                compute, tensor = routed.forward - outside, np.zeros_like(outside)
+                compute, sent = routed.forward - outside, np.zeros_like(outside)
                 if shared is not None:
-                    compute, tensor = compute + shared.forward, self.block.forward
-                found[RecomputeModule.MOE] = RepeatedPass(compute, tensor, expert=exchanged)
+                    compute, sent = compute + shared.forward, self.block.forward
+                found[RecomputeModule.MOE] = RepeatedPass(compute, sent, expert=exchanged)
             if RecomputeModule.MOE_ACTIVATION in self.modules:
                 again = activation_s(self.chip, self.architecture, experts, self.sizes)
                 found[RecomputeModule.MOE_ACTIVATION] = RepeatedPass(again)
             if shared is not None:
                 found[RecomputeModule.SHARED_EXPERTS] = RepeatedPass(shared.forward, self.block.forward)
-        return self._layer(RepeatedPass(layer.forward, blocks * self.block.forward, self._ring, exchanged), found)
+        return self._layer(RepeatedPass(layer.forward, tensor.forward, self._ring, exchanged), found)
 
     @property
     def _stream(self) -> FloatArray:

@@ -8,6 +8,7 @@ import numpy as np
 
 from cluster_models.cluster.gpus import Precision
 from cluster_models.model.experts import Experts
+from cluster_models.training.adapters import Adapters
 from cluster_models.training.framework_choices import ExpertBalance, Float8Scaling
 from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.candidates import SHARDING_CODES, BoolArray, CandidateBatch, FloatArray
@@ -28,6 +29,7 @@ class LocalSizes:
     tensor ranks, which Transformer Engine quantises first.  ``chunked_collectives``: tensor parallel collectives
     run in chunks beside their matrix products (user buffers, which do not know NVFP4).  ``imbalance``: load of the
     busiest expert rank over the mean.  ``splits_backward``: the schedule runs gradients of weights apart.
+    ``adapters``: those that are trained, beside frozen weights.
     """
 
     sequence: float
@@ -46,6 +48,7 @@ class LocalSizes:
     gathered_bytes: float = 2.0
     chunked_collectives: bool = False
     splits_backward: bool = False
+    adapters: Adapters | None = None
 
     @property
     def no_weights(self) -> FloatArray | None:
@@ -86,6 +89,7 @@ def local_sizes(
         gathered_bytes=_gathered_bytes(workload.precision, calibration.framework.float8_scaling),
         chunked_collectives=calibration.framework.overlap_tensor and workload.precision is not Precision.NVFP4,
         splits_backward=batch.runs.splits_backward,
+        adapters=workload.adapters,
     )
 
 

@@ -14,6 +14,7 @@ from cluster_models.training.schedules import V_STAGES, PipelineSchedule
 from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.candidates import SCHEDULE_CODES, CandidateBatch, FloatArray, IntArray, select_rows
 from solver.costs.activations import LayerActivations, LayerTensors, kept_activations, layer_tensors
+from solver.costs.adapters import trained_parameters
 from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.compute import processor
 from solver.costs.in_flight import held_at_peaks
@@ -21,7 +22,7 @@ from solver.costs.launching import lagging
 from solver.costs.layer_counts import all_layers
 from solver.costs.local_sizes import LocalSizes, is_sharded, local_sizes
 from solver.costs.model_ends import deferred_head_bytes, deferred_products
-from solver.costs.model_states import model_states, step_bytes
+from solver.costs.model_states import frozen_weights, model_states, step_bytes
 from solver.costs.parameters import by_rank, local_parameters
 from solver.costs.recomputation import RecomputePolicies
 from solver.costs.routed_loads import RoutedLoads
@@ -153,9 +154,12 @@ class MemoryAccount:
         nothing = np.zeros((len(batch), stages))
         logits, last = nothing.copy(), batch.last_column(layers.shape[-2]) % stages
         logits[:, last] = (1 + architecture.prediction_layers) * _logit_bytes(architecture, sizes, framework)
-        waiting = deferred_products(framework, architecture, micro_batches.astype(np.float64), pipelined=stages > 1)
+        pipelined = stages > 1 and workload.adapters is None
+        waiting = deferred_products(framework, architecture, micro_batches.astype(np.float64), pipelined=pipelined)
         logits[:, last] += deferred_head_bytes(architecture, sizes, waiting)
-        states = model_states(batch, parameters, workload, calibration, micro_batches)
+        trained = trained_parameters(batch, layers, architecture, workload, parameters)
+        states = model_states(batch, trained, workload, calibration, micro_batches)
+        frozen = frozen_weights(batch, parameters, architecture, workload, calibration)
         buffers = _buffers(batch, sizes, architecture) + communicator_bytes(batch, calibration)
         bucket = np.where(batch.data * batch.context > 1, framework.bucket_bytes, 0.0)
         boundary = sizes.element_bytes * architecture.hidden * sizes.stream_tokens
@@ -174,7 +178,7 @@ class MemoryAccount:
                 domain=gpu.scale_up_domain_gpus,
             )
         settled = StageMemoryParts(
-            weights_bytes=states.weights,
+            weights_bytes=states.weights + frozen,
             gradients_bytes=states.gradients,
             optimizer_bytes=states.optimizer,
             activations_bytes=nothing,
@@ -327,8 +331,10 @@ def least_bytes(
         batch = replace(batch, schedule=np.full(len(batch), v_shaped, dtype=np.int64))
     layers[0] = whole
     parameters = local_parameters(batch, layers, architecture)
-    states = model_states(batch, parameters, workload, calibration, np.ones(len(batch), dtype=np.int64))
-    held = (states.weights + states.gradients + states.optimizer).mean(axis=1)
+    trained = trained_parameters(batch, layers, architecture, workload, parameters)
+    states = model_states(batch, trained, workload, calibration, np.ones(len(batch), dtype=np.int64))
+    frozen = frozen_weights(batch, parameters, architecture, workload, calibration)
+    held = (states.weights + frozen + states.gradients + states.optimizer).mean(axis=1)
     held[is_sharded(batch, Sharding.PARAMETERS)] = 0.0
     return np.asarray(held + calibration.runtime_bytes + communicator_bytes(batch, calibration))
 

@@ -30,11 +30,12 @@ def end_precision(precision: Precision) -> Precision:
 
 
 def embedding(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> Seconds:
-    """Table look-up: rows read and written; backward scatters into the FP32 gradient."""
+    """Table look-up: rows read and written; backward scatters into the FP32 gradient, if there is one."""
     rows = architecture.hidden * sizes.tokens
-    return Seconds(
-        elementwise_s(gpu, 4.0 * rows, kernels=2), streaming_s(gpu, (gpu.element_bytes + 8.0) * rows, kernels=2)
-    )
+    forward = elementwise_s(gpu, 4.0 * rows, kernels=2)
+    if gpu.is_frozen:
+        return Seconds(forward, np.zeros_like(forward))
+    return Seconds(forward, streaming_s(gpu, (gpu.element_bytes + 8.0) * rows, kernels=2))
 
 
 def head_and_loss(

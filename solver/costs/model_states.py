@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from cluster_models.cluster.gpus import Precision
+from cluster_models.model.architecture import Architecture
+from cluster_models.training.adapters import NF4_BYTES, FrozenFormat
 from cluster_models.training.workload import Optimizer, Sharding, TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.costs.calibration import Calibration
@@ -79,7 +81,8 @@ def model_states(
     PyTorch FSDP keeps an FP32 shard alone; its pipelines gather once and reduce after the last micro-batch
     (``torch.distributed.pipelining``, ``backward_maybe_with_nosync``).  Gradients that are reduced once are summed
     whole over several micro-batches; those of ZeRO-2 stay on their owner alone once their layer is through (arXiv
-    1910.02054, section 5.2).  A reference model is weights alone, shared out as the trained ones are.
+    1910.02054, section 5.2).  A reference model is weights alone, shared out as the trained ones are; with adapters
+    it is the frozen one without them (TRL).
     """
     framework, fp32 = calibration.framework, workload.precision is Precision.FP32
     common_ranks, routed_ranks = (ranks[:, None] for ranks in sharing_ranks(batch, framework))
@@ -103,10 +106,47 @@ def model_states(
     master = np.where(zero3 & framework.sharded_master, 0.0, kept.master)
     gradient_bytes = max(framework.gradient_bytes, workload.precision.activation_bytes if fp32 else 0.0)
     gradient_bytes += framework.own_gradient_bytes
-    reference = weight_bytes * np.where(zero3, owned, whole) * workload.method.has_reference
+    copies = workload.method.has_reference and workload.adapters is None
+    reference = copies * weight_bytes * np.where(zero3, owned, whole)
     return ModelStates(
         weights=np.where(zero3, sharded, weight_bytes * whole) + reference,
         gradients=gradient_bytes * summed,
         optimizer=(kept.moments + master) * owned,
         owned=owned,
     )
+
+
+def frozen_weights(
+    batch: CandidateBatch,
+    parameters: LocalParameters,
+    architecture: Architecture,
+    workload: TrainingWorkload,
+    calibration: Calibration,
+) -> FloatArray:
+    """(n, P) bytes of weights that no step changes; with ZeRO-3 shards and what is gathered, as of trained ones.
+
+    Embedding and head are not quantised.  Products of quantised weights make one matrix at a time in 16 bits.
+    """
+    if workload.adapters is None:
+        return np.zeros_like(parameters.common)
+    wide = WEIGHT_BYTES.get(workload.precision, 2.0)
+    quantised = workload.frozen_weights is FrozenFormat.NF4
+    narrow, tables = NF4_BYTES if quantised else wide, wide * parameters.tables
+    linear = parameters.common - parameters.tables
+    common_ranks, routed_ranks = (ranks[:, None] for ranks in sharing_ranks(batch, calibration.framework))
+    whole = narrow * (linear + parameters.routed) + tables
+    owned = narrow * (linear / common_ranks + parameters.routed / routed_ranks) + tables / common_ranks
+    gathered = narrow * 2.0 * parameters.largest_layer[:, None] + tables
+    stays_whole = calibration.framework.sharded_master & (batch.pipeline > 1)[:, None]
+    sharded = np.where(stays_whole, owned + whole, np.minimum(whole, owned + gathered))
+    held = np.where(is_sharded(batch, Sharding.PARAMETERS)[:, None], sharded, whole)
+    return np.asarray(held + quantised * wide * _largest_matrix(architecture, batch)[:, None])
+
+
+def _largest_matrix(architecture: Architecture, batch: CandidateBatch) -> FloatArray:
+    """(n,) weights of the largest matrix of a layer on one GPU."""
+    width = max(architecture.mlp_hidden, architecture.heads * max(architecture.head_widths))
+    largest = architecture.hidden * width / batch.tensor
+    if (experts := architecture.experts) is not None:
+        largest = np.maximum(largest, architecture.expert_width * experts.hidden / batch.expert_tensor)
+    return np.asarray(largest)

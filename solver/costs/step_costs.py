@@ -8,7 +8,7 @@ through them in this order unless the schedule is V-shaped), ``P`` pipeline rank
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
@@ -19,6 +19,7 @@ from cluster_models.model.architecture import Architecture
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray
+from solver.costs.adapters import trained_parameters
 from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.compute import Processor, processor
 from solver.costs.data_parallel import (
@@ -140,7 +141,8 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     """
     calibration = calibration_of(gpu, workload.framework) if calibration is None else calibration
     calibration = calibration_under(calibration, batch.runs)
-    chip = processor(gpu, workload.precision, calibration, splits_backward=batch.runs.splits_backward)
+    split = batch.runs.splits_backward
+    chip = processor(gpu, workload.precision, calibration, splits_backward=split)
     domain = max(gpus_per_domain, gpus_per_node)
     policies = RecomputePolicies.of(batch, calibration.framework)
     sizes, parts = known or layers_of(
@@ -157,6 +159,7 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     order = batch.model_order(layers.shape[-2])
     again = repeated_chunks(parts.again, policies, layers, architecture, order)
     parameters = local_parameters(batch, layers, architecture)
+    trained = trained_parameters(batch, layers, architecture, workload, parameters)
     held = np.maximum(layers.sum(axis=(-2, -1)), 1)
     shares = layers.reshape(-1, layers.shape[-1]).sum(axis=0) / max(layers.sum(), 1)
     layer = reduce(add, (each * share for each, share in zip(parts.seconds, shares.tolist(), strict=True)))
@@ -165,6 +168,8 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
         batch,
         parameters,
         calibration,
+        trained=trained,
+        frozen=workload.frozen_weights,
         shares=shares,
         sparse_share=float(sparse_counts(architecture, layers).sum() / max(layers.sum(), 1)),
         layer=layer.then(again.compute.sum(axis=1) / held),
@@ -172,11 +177,11 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     )
     stages, last = int(batch.pipeline[0]), batch.last_column(layers.shape[-2])
     slow = straggling(batch.tensor * batch.pipeline * batch.context * batch.data / gpus_per_node, calibration)
-    ends = processor(
-        gpu, end_precision(workload.precision), calibration, splits_backward=batch.runs.splits_backward
-    )
+    ends = processor(gpu, end_precision(workload.precision), calibration, splits_backward=split)
+    ends = replace(ends, is_frozen=workload.adapters is not None)
     micro_batches = workload.global_batch / (batch.data * batch.micro_batch)
-    waiting = deferred_products(calibration.framework, architecture, micro_batches, pipelined=stages > 1)
+    pipelined = stages > 1 and workload.adapters is None
+    waiting = deferred_products(calibration.framework, architecture, micro_batches, pipelined=pipelined)
     passes = 1.0 + workload.method.has_reference
     once = _chunks(
         ends,
@@ -195,13 +200,13 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     )
     forward = compute.forward + tensor.forward + context.forward + expert.forward
     backward = compute.backward + tensor.backward + context.backward + expert.backward
-    buffers = gradient_bytes(batch, parameters, calibration, workload.precision)
+    buffers = gradient_bytes(batch, trained, parameters, calibration, workload.precision)
     every = layers.sum(axis=-1).astype(np.float64)
     reduce_passes, gather_passes = ring_passes(batch, calibration, domain)
     reductions = np.where(reduces_each_micro_batch(batch, calibration.framework), micro_batches, 1.0)
     gather_ranks, expert_gather_ranks = sharing_ranks(batch, calibration.framework)
     on_rank = by_rank(np.broadcast_to(every, forward.shape), stages)
-    optimizer = optimizer_s(chip, batch, parameters, workload, on_rank)
+    optimizer = optimizer_s(chip, batch, trained, workload, on_rank)
     flush = slow * deferred_head_s(ends, architecture, sizes, waiting) - backward[:, : stages - 1].sum(axis=1)
     optimizer[:, last % stages] += np.maximum(flush, 0.0)
     return StepCosts(
@@ -262,7 +267,7 @@ def _chunks(  # noqa: PLR0913 - each a fact of its own
         return reduce(add, (one.in_chunks(held) for one, held in zip(each, counts, strict=True)))
 
     compute = of_kinds(parts.seconds) + gathers.inside.in_chunks(layers.sum(axis=-1).astype(np.float64))
-    tensor = parts.tensor_block.in_chunks(layers @ np.array(parts.blocks))
+    tensor = of_kinds(parts.tensor)
     first = embedding(ends, architecture, sizes)
     last, heads = head_and_loss(ends, architecture, sizes, deferred=deferred), 1
     if architecture.prediction_layers:

@@ -185,7 +185,8 @@ def tensor_traffic(
     scatter beside matrix products, with user buffers all five: ``tensor_overlap`` of them is hidden.  Without
     sequence parallelism an all-reduce follows the block, and one its input's gradient, beside which Megatron of
     2022 and later computes the weight's (arXiv 1909.08053, section 3).  PyTorch's DTensor hides
-    nothing unless it runs asynchronously.
+    nothing unless it runs asynchronously.  Where weights are frozen no input is gathered for their gradients, and
+    only chunks run beside products.
 
     Every collective also waits until the last rank starts it: ``collective_skew_s`` for each doubling of the group,
     as the expected maximum of independent delays grows about with the logarithm of their number.
@@ -193,7 +194,9 @@ def tensor_traffic(
     width = architecture.hidden * sizes.tokens
     skew = calibration.collective_skew_s * np.log2(sizes.tensor)
     exposed = 1.0 - calibration.tensor_overlap
-    behind = exposed if sizes.chunked_collectives or calibration.framework.overlap_tensor_backward else 1.0
+    frozen = sizes.adapters is not None
+    beside = calibration.framework.overlap_tensor_backward and not frozen
+    behind = exposed if sizes.chunked_collectives or beside else 1.0
     if not calibration.framework.sequence_parallel:
         reduce = domain_collective_s(gpu, Collective.ALL_REDUCE, sizes.tensor, sizes.element_bytes * width)
         reduce = reduce / calibration.domain_share + skew
@@ -202,7 +205,7 @@ def tensor_traffic(
     scatter = domain_collective_s(gpu, Collective.REDUCE_SCATTER, sizes.tensor, sizes.element_bytes * width)
     gather, scatter = gather / calibration.domain_share + skew, scatter / calibration.domain_share + skew
     at_once = exposed if sizes.chunked_collectives else 1.0
-    again = 0.0 if calibration.framework.keeps_gathered_inputs else gather
+    again = 0.0 if calibration.framework.keeps_gathered_inputs or frozen else gather
     weight = None if sizes.no_weights is None else sizes.no_weights + behind * again
     return Seconds(at_once * (gather + scatter), at_once * gather + behind * (again + scatter), weight)
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import gcd, lcm
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from cluster_models.jobs.recovery import StateKind
+from cluster_models.training.adapters import NF4_BYTES, FrozenFormat, adapter_parameters
 from cluster_models.training.workload import Sharding
 from solver.candidates import SHARDING_CODES
 from solver.costs.model_states import WEIGHT_BYTES, state_bytes
@@ -49,6 +50,14 @@ class Units:
     routed: FloatArray
 
 
+class UnitBytes(NamedTuple):
+    """Bytes (U,) of every unit, whole, as in ``Units``."""
+
+    cut: FloatArray
+    repeated: FloatArray
+    routed: FloatArray
+
+
 @lru_cache(maxsize=64)
 def units_of(architecture: Architecture) -> Units:
     """The units of a model; they add up to ``local_parameters`` (``solver.costs.parameters``) of every shape."""
@@ -71,6 +80,36 @@ def units_of(architecture: Architecture) -> Units:
     routed += [0] * 4
     tables = [np.array(values, dtype=np.float64) for values in (cut, repeated, routed)]
     return Units(len(kinds), *tables)
+
+
+def trained_units(architecture: Architecture, workload: TrainingWorkload) -> Units:
+    """The parameters of all units that a step changes: every one, or adapters alone, which tensor ranks cut."""
+    units = units_of(architecture)
+    if workload.adapters is None:
+        return units
+    fused, own = workload.framework.megatron_core > 0, workload.adapters
+    each = np.array([adapter_parameters(architecture, kind, own, fused=fused) for kind in architecture.layer_kinds])
+    kinds = [*architecture.kind_numbers, *[architecture.kind_numbers[-1]] * architecture.prediction_layers]
+    cut, nothing = np.zeros_like(units.cut), np.zeros_like(units.cut)
+    cut[: units.layers] = each[kinds]
+    return Units(units.layers, cut, nothing, nothing)
+
+
+def unit_bytes(
+    architecture: Architecture, workload: TrainingWorkload, sharding: Sharding
+) -> tuple[UnitBytes, UnitBytes]:
+    """Bytes of the weights of every unit, and of what the optimizer keeps of them, as they outlive a step."""
+    weight, optimizer = bytes_per_parameter(workload, sharding)
+    trained, units = trained_units(architecture, workload), units_of(architecture)
+    weights = UnitBytes(*(weight * part for part in (trained.cut, trained.repeated, trained.routed)))
+    states = UnitBytes(*(optimizer * part for part in (trained.cut, trained.repeated, trained.routed)))
+    if workload.adapters is None:
+        return weights, states
+    frozen = np.full_like(units.cut, WEIGHT_BYTES.get(workload.precision, 2.0))
+    if workload.frozen_weights is FrozenFormat.NF4:
+        frozen[: units.layers] = NF4_BYTES
+    every = zip(weights, (units.cut, units.repeated, units.routed), strict=True)
+    return UnitBytes(*(own + frozen * part for own, part in every)), states
 
 
 def homes_of(architecture: Architecture, configuration: Configuration) -> BoolArray:
@@ -204,13 +243,13 @@ class _SlotOrder:
 
 
 def bytes_per_parameter(workload: TrainingWorkload, sharding: Sharding) -> tuple[float, float]:
-    """Bytes of a weight, and of what the optimizer keeps of it, as they outlive a step.
+    """Bytes of a weight that is trained, and of what the optimizer keeps of it, as they outlive a step.
 
     PyTorch FSDP's sharded FP32 weights are the master copy themselves (``solver.costs.memory``).  A reference
     model's weight counts with the trained one's.
     """
     width, kept = WEIGHT_BYTES.get(workload.precision, 2.0), state_bytes(workload)
-    reference = width * workload.method.has_reference
+    reference = width * (workload.method.has_reference and workload.adapters is None)
     if sharding is Sharding.PARAMETERS and workload.framework.sharded_master:
         return kept.shard + reference, kept.moments
     return width + reference, kept.moments + kept.master
@@ -223,20 +262,22 @@ def least_rank_bytes(
 
     Of the lightest layers alone, each part of the optimizer states once among the ranks of a stage.
     """
-    units = units_of(architecture)
-    every = np.stack([units.cut, units.repeated, units.routed])[:, : architecture.layers]
-    cut, repeated, routed = np.unique(every, axis=1)[:, :, None]  # (layer kinds, 1) each
     sharing, members = batch.context * batch.data, batch.context * batch.data * batch.tensor
-    whole = cut / batch.tensor + repeated
-    in_shards = whole / sharing + routed / members
-    in_full = whole + routed / batch.expert_block
+
+    def held(part: FloatArray, *, is_shared: bool) -> FloatArray:
+        cut, repeated, routed = part[:, :, None]  # (layer kinds, 1) each
+        whole = cut / batch.tensor + repeated
+        if is_shared:
+            return np.asarray(whole / sharing + routed / members)
+        return np.asarray(whole + routed / batch.expert_block)
+
     found = np.zeros(len(batch))
     for code, sharding in enumerate(SHARDING_CODES):
-        weight, optimizer = bytes_per_parameter(workload, sharding)
-        weights = in_shards if sharding is Sharding.PARAMETERS else in_full
-        states = in_full if sharding is Sharding.NONE else in_shards
-        least = (weight * weights + optimizer * states).min(axis=0)
-        found += np.where(batch.sharding == code, least * layers, 0.0)
+        weights, states = unit_bytes(architecture, workload, sharding)
+        every = np.unique(np.stack([*weights, *states])[:, : architecture.layers], axis=1)
+        least = held(every[:3], is_shared=sharding is Sharding.PARAMETERS)
+        least = least + held(every[3:], is_shared=sharding is not Sharding.NONE)
+        found += np.where(batch.sharding == code, least.min(axis=0) * layers, 0.0)
     return found
 
 
@@ -250,27 +291,27 @@ def _state_of(plan: Plan, recovery: RecoveryPolicy, slices: int, order: _SlotOrd
     assert architecture is not None
     assert workload is not None
     degrees, units = configuration.degrees, units_of(architecture)
-    weight, optimizer = bytes_per_parameter(workload, configuration.sharding)
+    weights, states = unit_bytes(architecture, workload, configuration.sharding)
     cuts = _Cuts(degrees, configuration.sharding, recovery, slices)
     parts = []
-    for kind, width, is_shared in (
-        (StateKind.WEIGHTS, weight, configuration.sharding is Sharding.PARAMETERS),
-        (StateKind.OPTIMIZER, optimizer, configuration.sharding is not Sharding.NONE),
+    for kind, nbytes, is_shared in (
+        (StateKind.WEIGHTS, weights, configuration.sharding is Sharding.PARAMETERS),
+        (StateKind.OPTIMIZER, states, configuration.sharding is not Sharding.NONE),
     ):
-        parts.append(StatePart(kind, width * units.cut, cuts.common(is_cut=True, is_shared=is_shared)))
-        parts.append(StatePart(kind, width * units.repeated, cuts.common(is_cut=False, is_shared=is_shared)))
+        parts.append(StatePart(kind, nbytes.cut, cuts.common(is_cut=True, is_shared=is_shared)))
+        parts.append(StatePart(kind, nbytes.repeated, cuts.common(is_cut=False, is_shared=is_shared)))
     if architecture.experts is not None:
-        for kind, width, is_shared in (
-            (StateKind.EXPERT_WEIGHTS, weight, configuration.sharding is Sharding.PARAMETERS),
-            (StateKind.EXPERT_OPTIMIZER, optimizer, configuration.sharding is not Sharding.NONE),
+        for kind, nbytes, is_shared in (
+            (StateKind.EXPERT_WEIGHTS, weights, configuration.sharding is Sharding.PARAMETERS),
+            (StateKind.EXPERT_OPTIMIZER, states, configuration.sharding is not Sharding.NONE),
         ):
             shares = cuts.routed(is_shared=is_shared)
             if order is None:
-                parts.append(StatePart(kind, width * units.routed, shares))
+                parts.append(StatePart(kind, nbytes.routed, shares))
                 continue
             for layer in np.flatnonzero(units.routed):
                 own = np.zeros_like(units.routed)
-                own[layer] = width * units.routed[layer]
+                own[layer] = nbytes.routed[layer]
                 experts = order.experts(int(layer), architecture.experts.count)
                 parts.append(StatePart(kind, own, _by_expert(shares, experts, slices)))
     ranks = plan.placement.ranks

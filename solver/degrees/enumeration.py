@@ -161,7 +161,12 @@ def _even(gpus: int, group: int) -> bool:
 
 
 def tensor_legal(architecture: Architecture, workload: TrainingWorkload, tensor: int) -> bool:
-    """Heads split evenly, key/value heads split or repeat evenly, the sequence splits (sequence parallelism)."""
+    """Heads split evenly, key/value heads split or repeat evenly, the sequence splits (sequence parallelism).
+
+    Tensor ranks cut adapters along their rank (Megatron-Bridge's ``ParallelLinearAdapter``).
+    """
+    if workload.adapters is not None and workload.adapters.rank % tensor:
+        return False
     even = all(_heads_split(architecture, mixer, tensor) for mixer in architecture.mixer_set)
     return even and architecture.hidden % tensor == 0 and workload.sequence_length % tensor == 0
 
@@ -263,7 +268,7 @@ def families_of(
     found: tuple[list[Shape], list[Shape]] = [], []
     most_events = MOST_EVENTS // (micro_batches * pipeline)
     for code, schedule in enumerate(SCHEDULE_CODES):
-        if schedule in workload.schedule:
+        if schedule in workload.schedule and not (workload.adapters and schedule.splits_backward):
             runs = partial(can_run, workload.framework, schedule, pipeline=pipeline, micro_batches=micro_batches)
             most = min(architecture.layers // pipeline, most_events // events_of_chunk(schedule))
             alike = [size for size in (1, 2, 3) if runs(virtual=size)]  # more than two stages are as legal as three

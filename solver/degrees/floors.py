@@ -82,8 +82,8 @@ def _weight(objective: Objective, gpu: GpuKind, gpus: IntArray) -> FloatArray:
 def floors_s(problem: PlanningProblem, gpu: GpuKind, gpus: IntArray, gpus_per_node: int) -> FloatArray:
     """(n,) seconds that no step on ``gpus`` (n,) takes less than: the layers' matrix products at full rate.
 
-    Each runs three times, once forward and twice backward, and once more in a reference model.  Head, attention
-    scores, transfers and everything bound by memory come on top.
+    Each runs three times, once forward and twice backward, or once backward where weights are frozen, and once more
+    in a reference model.  Head, attention scores, transfers and everything bound by memory come on top.
     """
     architecture, workload = problem.architecture, problem.workload
     calibration = calibration_of(gpu, workload.framework, problem.fitted)
@@ -93,7 +93,8 @@ def floors_s(problem: PlanningProblem, gpu: GpuKind, gpus: IntArray, gpus_per_no
         routed = part.routed_experts * min(1.0, calibration.expert_imbalance)
         per_token += layers * (part.attention_projections + part.dense_mlp + part.shared_experts + routed)
     rate = processor(gpu, workload.precision, calibration).matmul_flops * max(1.0, calibration.grouped_share)
-    flops = (1 + BACKWARD_TO_FORWARD + workload.method.has_reference) * per_token * least_step_tokens(workload)
+    products = 1 + BACKWARD_TO_FORWARD + workload.method.has_reference - (workload.adapters is not None)
+    flops = products * per_token * least_step_tokens(workload)
     return np.asarray(straggling(gpus / gpus_per_node, calibration) * flops / (rate * gpus))
 
 

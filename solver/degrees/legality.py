@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidWorkload
 from cluster_models.model.architecture import Architecture
+from cluster_models.model.layer_kinds import Mixer
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, frameworks
 from cluster_models.training.interleaving import Interleaving
 from cluster_models.training.optimizer_states import MasterFormat, MomentFormat
 from cluster_models.training.recompute import default_modules, recomputable_modules
 from cluster_models.training.workload import Objective, Optimizer, TrainingWorkload
+from solver.costs.adapters import linears_of
 from solver.degrees.enumeration import context_legal, expert_tensor_legal, tensor_legal
 from solver.degrees.memory_mixes import limits_of, mixes_of
 from solver.degrees.rule_filter import check_placement
@@ -26,6 +28,7 @@ def check_workload(problem: PlanningProblem, fabrics: Sequence[Fabric], mixed: S
     """
     _check_cluster(problem, fabrics)
     _check_batch(problem)
+    _check_adapters(problem)
     _check_model(problem)
     _check_recomputation(problem)
     _check_states(problem.workload)
@@ -219,6 +222,33 @@ def _check_states(workload: TrainingWorkload) -> None:
             list(map(str, workload.sharding)),
             f"{framework.name} does not keep the optimizer's states as {states.words} under it",
             remedy,
+        )
+
+
+def _check_adapters(problem: PlanningProblem) -> None:
+    """The model has linear layers that adapters are planned for, and pinned tensor ranks cut them evenly."""
+    model, workload = problem.architecture, problem.workload
+    if (adapters := workload.adapters) is None:
+        return
+    others = {kind.mixer for kind in model.layer_kinds} - {Mixer.FULL, Mixer.WINDOW}
+    if others or model.latent_attention is not None or model.sparse_attention is not None:
+        raise InvalidWorkload(
+            "workload.adapters",
+            adapters.words,
+            f"are planned for attention with projections of queries, keys and values, and {model.name} has others",
+            "leave them out: all weights are trained then",
+        )
+    if not any(linears_of(model, adapters, workload.framework)):
+        raise InvalidWorkload(
+            "workload.adapters.modules",
+            list(map(str, adapters.modules)),
+            f"name no linear layer of {model.name}, whose routed experts have no adapters",
+            "use linear_qkv or linear_proj",
+        )
+    tensor = workload.pinned.get("tensor", 1)
+    if adapters.rank % tensor:
+        raise InvalidWorkload(
+            "workload.adapters.rank", adapters.rank, f"must divide by the {tensor} tensor ranks that are pinned"
         )
 
 

@@ -15,7 +15,7 @@ from cluster_models.remarks import Remark, remark
 from cluster_models.training.plan import NoPlan, Plan
 from cluster_models.training.workload import Sharding
 from solver.answer.survival import losses_by
-from solver.costs.training_state import homes_of, instances_of, states_of, units_of
+from solver.costs.training_state import homes_of, instances_of, states_of, trained_units
 from solver.replanning.migration import WARM_UP_STEPS
 from solver.replanning.sources import distances_between
 
@@ -232,7 +232,7 @@ def _between_instances_s(plan: Plan, instances: int, slowest: float) -> float:
     """Seconds of the all-reduce of gradient shards between instances: 2 (k - 1) / k of a shard, a ring, exposed."""
     assert plan.architecture is not None
     assert plan.workload is not None
-    units, degrees = units_of(plan.architecture), plan.configuration.degrees
+    units, degrees = trained_units(plan.architecture, plan.workload), plan.configuration.degrees
     homes = homes_of(plan.architecture, plan.configuration)
     largest = float(((units.cut / degrees.tensor + units.repeated) @ homes).max())
     shard = plan.workload.framework.gradient_bytes * largest * instances / (degrees.context * degrees.data)

@@ -21,7 +21,7 @@ from cluster_models.training.plan import RankOrder
 
 GROUP: Final = "model.microbatch_group_size_per_vp_stage"
 _RECOMPUTED: Final = ("granularity", "method", "num_layers")
-NEMO_SAYS: Final = MEGATRON_SAYS - {"positions"}
+NEMO_SAYS: Final = MEGATRON_SAYS - {"positions"} | {"adapters"}
 
 
 def read_nemo(files: Files) -> Claims:
@@ -87,12 +87,20 @@ def read_nemo(files: Files) -> Claims:
             in_bf16=given.get("mixed_precision") == "bf16_mixed",
             sharded_parameters=given.get("ddp.use_megatron_fsdp") == "true",
         ),
+        adapters=_adapters(given),
         connections=connections_said(text),
         recompute=recomputation_said(
             [name for name in _text(given, "model.recompute_modules").strip("[]").split(",") if name],
             *(_text(given, f"model.recompute_{name}") for name in _RECOMPUTED),
         ),
     )
+
+
+def _adapters(given: Mapping[str, str]) -> str:
+    """Rank and modules of adapters, by the last names of their patterns."""
+    patterns = [name for name in _text(given, "peft.target_modules").strip("[]").split(",") if name]
+    modules = sorted({pattern.rpartition(".")[2] for pattern in patterns})
+    return f"{given['peft.dim']} {','.join(modules)}" if modules else ""
 
 
 def _number(given: Mapping[str, str], name: str) -> int | None:

@@ -152,6 +152,8 @@ WARNINGS: Final[Mapping[str, Words]] = {
     "mixed_documents": "No training run with documents of mixed lengths was fitted: their attention is priced by "
     "the pairs that attend. The slowest data rank takes {imbalance:.2f} times the mean of them, its pipeline's "
     "waits included; {padding:percent1} of the tokens are padding.",
+    "unmeasured_adapters": "No training run with adapters ({adapters}) was fitted: their products, and what frozen "
+    "weights leave out, are priced by the formulas of other products.",
     "unverified_data_sheet": "The data sheet figures of {gpu_kind} are not verified ({source}).",
     "estimated_rate": "The share of its peak that {gpu_kind} reaches is estimated ({source}).",
     "estimated_collectives": "Tensor parallel communication of {ranks} {gpu_kind} is estimated from measurements "

@@ -43,6 +43,8 @@ _WORKLOAD: Final = ("sequence_length", "global_batch_sequences", "max_gpus")
 _WORDS: Final = ("precision", "framework", "optimizer", "objective", "link_bandwidth", "choice", "method")
 _SETTINGS: Final = tuple(FrameworkSettings.model_fields)
 _STATES: Final = tuple(OptimizerStatesDocument.model_fields)
+_DOCUMENTS: Final = ("lengths", "adapters")
+"""Parts of a workload that are written out, in YAML or JSON."""
 _DESCRIPTION: Final = ("framework_file", "framework_text")
 _BOX_OF: Final = {
     **dict.fromkeys(("cluster", "snapshot", "nodes", "measurements", "gpu_kinds"), "cluster_text"),
@@ -52,7 +54,16 @@ _BOX_OF: Final = {
 _NAMES: Final = ("avoid_nodes", "pinned_modules")
 MORE: Final = (
     *_BOXES,
-    *("method", "lengths", "optimizer", "memory_headroom_percent", "objective", "link_bandwidth", "choice"),
+    *(
+        "method",
+        "adapters",
+        "lengths",
+        "optimizer",
+        "memory_headroom_percent",
+        "objective",
+        "link_bandwidth",
+        "choice",
+    ),
 )
 """Fields of the training that most plans leave as they are."""
 _OPTIONS: Final = ("time_limit_s", "effort")
@@ -86,7 +97,7 @@ def blank(*, time_limit_s: float) -> Typed:
         **dict.fromkeys(ROUTING, ""),
         "sequence_length": "4096",
         "global_batch_sequences": "512",
-        "lengths": "",
+        **dict.fromkeys(_DOCUMENTS, ""),
         "precision": str(default.precision),
         "framework": default.framework.name,
         **dict.fromkeys(_DESCRIPTION, ""),
@@ -122,7 +133,7 @@ def filled(values: Typed, workload: Mapping[str, Any]) -> Typed:
     for name in (*_WORKLOAD, *_WORDS):
         if workload.get(name) is not None:
             filled_in[name] = str(workload[name])
-    filled_in["lengths"] = json.dumps(workload["lengths"]) if workload.get("lengths") else ""
+    filled_in |= {name: json.dumps(workload[name]) if workload.get(name) else "" for name in _DOCUMENTS}
     filled_in |= {name: str(format_) for name, format_ in workload.get("optimizer_states", {}).items()}
     for name, value in workload.get("framework_settings", {}).items():
         filled_in[name] = "" if value is None else str(value).lower()
@@ -166,8 +177,7 @@ def workload_data(values: Typed) -> dict[str, Any]:
     """The workload document that the form spells; a described framework takes the place of the chosen one."""
     data: dict[str, Any] = {name: number(values[name]) for name in _WORKLOAD if values[name].strip()}
     data |= {name: values[name] for name in _WORDS}
-    if values["lengths"].strip():
-        data["lengths"] = parse_text(values["lengths"], what="lengths")
+    data |= {name: parse_text(values[name], what=name) for name in _DOCUMENTS if values[name].strip()}
     if values["framework_text"].strip():
         data["framework"] = parse_text(values["framework_text"], what="framework_text")
     data["optimizer_states"] = {name: values[name] for name in _STATES}
@@ -298,6 +308,7 @@ def label(name: str) -> str:
         "memory_headroom_percent": "Memory to keep free",
         "global_batch_sequences": "Global batch",
         "lengths": "Lengths of documents",
+        "adapters": "Adapters",
         "choice": "Among plans as good",
         "time_limit_s": "Time limit",
         "max_gpus": "GPUs to use at most",

@@ -20,12 +20,13 @@ from app.exports.megatron_releases import has, release_of
 from app.exports.nemo import overrides
 from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidConfiguration
+from cluster_models.training.adapters import Adapters
 from cluster_models.training.framework_choices import CudaGraphs, ExpertBalance, ExpertDispatch
 from cluster_models.training.frameworks import frameworks
 from cluster_models.training.optimizer_states import MasterFormat, MomentFormat, OptimizerStates
 from cluster_models.training.plan import Plan
 from cluster_models.training.workload import Recompute, RecomputeModule
-from tests.app.exports.plans import PLANS, UNLIKE, export
+from tests.app.exports.plans import PLANS, UNLIKE, export, under
 from tests.app.exports.test_formats import REFUSED
 
 KNOWN = tomllib.loads(Path(__file__).with_name("known_flags.toml").read_text())
@@ -66,6 +67,13 @@ def memory_options() -> Iterator[Plan]:
             yield replace(plan, workload=workload, configuration=chosen)
 
 
+def adapted() -> Plan:
+    """A plan that trains adapters."""
+    plan = under(PLANS["dense"], "megatron-bridge-26.06")
+    assert plan.workload is not None
+    return replace(plan, workload=replace(plan.workload, adapters=Adapters(16)))
+
+
 @cache
 def megatron_flags() -> Mapping[int, frozenset[str]]:
     """By release of Megatron-Core, every argument that the plans of its generations are given."""
@@ -102,7 +110,7 @@ def test_no_release_is_given_what_came_later() -> None:
 
 def test_bridge_knows_its_fields() -> None:
     """Over all precisions, frameworks and shapes."""
-    plans = itertools.chain(variants("nemo"), memory_options())
+    plans = itertools.chain(variants("nemo"), memory_options(), [adapted()])
     found = {name for plan in plans for name in overrides(launch_of(plan))}
     assert found == set(KNOWN["nemo"]["names"])
 

@@ -10,6 +10,7 @@ from app.exports.contract import check_files
 from app.exports.launch_value import launch_of
 from app.exports.options import Options
 from cluster_models.errors import InvalidConfiguration, InvalidInput
+from cluster_models.training.adapters import AdapterModule, Adapters
 from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.mixed_lengths import MixedLengths, Packing
 from cluster_models.training.optimizer_states import FULL_STATES, MasterFormat, MomentFormat, OptimizerStates
@@ -64,6 +65,25 @@ def test_pairs_of_sequences_are_left_to_trainers_that_know_them() -> None:
         with pytest.raises(InvalidConfiguration, match="next tokens alone"):
             text_of(name, plan)
     assert "pairs of sequences (dpo) with a reference model" in text_of("deepspeed", plan)
+
+
+def test_adapters_are_said_and_read_back() -> None:
+    """Bridge takes rank and modules, none of them of routed experts; others pass them to a script or refuse."""
+    plan = under(shaped(Degrees(data=8), ((6,),), experts=4), "megatron-bridge-26.06")
+    assert plan.workload is not None
+    adapters = Adapters(16, (AdapterModule.QUERY_KEY_VALUE, AdapterModule.MLP_OUT))
+    tuned = replace(plan, workload=replace(plan.workload, adapters=adapters))
+    files = export("nemo").files(tuned, Options())
+    said = "peft.target_modules=[*.self_attention.linear_qkv,*.mlp.linear_fc2,*.shared_experts.linear_fc2]"
+    assert said in files[0].text
+    check_files(export("nemo"), files, launch_of(tuned))
+    for other in (plan, replace(plan, workload=replace(plan.workload, adapters=replace(adapters, rank=8)))):
+        with pytest.raises(InvalidConfiguration, match="adapters"):
+            check_files(export("nemo"), files, launch_of(other))
+    for name in ("megatron", "torchtitan"):
+        with pytest.raises(InvalidConfiguration, match="no setting for them"):
+            text_of(name, tuned)
+    assert "rank 16 beside linear_qkv, linear_fc2" in text_of("deepspeed", under(tuned, "transformers-2025"))
 
 
 @pytest.mark.parametrize("name", ["megatron", "nemo"])
