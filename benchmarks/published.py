@@ -23,6 +23,7 @@ from benchmarks.published_memory import (
     read_measured_stage,
     read_modules,
     read_offloaded_layers,
+    read_states,
 )
 from benchmarks.published_models import read_architecture
 from benchmarks.published_recipes import with_recipe
@@ -110,6 +111,7 @@ def _run(row: Row, assumed: Assumed) -> TrainingRun:
         raise Skipped("fewer micro-batches than the pipeline takes")
     network = read_network(row, hardware, degrees.gpus, assumed)
     policy = _recompute(row, framework, assumed)
+    sharding = _sharding(row, framework, assumed)
     memory = number(row, "mem_gb_per_gpu")
     run = TrainingRun(
         name=text(row, "id"),
@@ -119,6 +121,7 @@ def _run(row: Row, assumed: Assumed) -> TrainingRun:
             global_batch=batch,
             precision=precision,
             framework=framework,
+            optimizer_states=read_states(row, framework, sharding, precision),
             memory_headroom=0.0,
         ),
         configuration=Configuration(
@@ -126,7 +129,7 @@ def _run(row: Row, assumed: Assumed) -> TrainingRun:
             micro_batch=micro_batch or 1,
             recompute=policy,
             recompute_modules=read_modules(row) if policy is Recompute.SELECTIVE else frozenset(),
-            sharding=_sharding(row, framework, assumed),
+            sharding=sharding,
             rank_order=RankOrder.DATA_BEFORE_PIPELINE,
             stage_layers=read_layout(row, architecture, degrees, framework),
         ),

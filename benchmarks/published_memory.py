@@ -1,4 +1,4 @@
-"""Memory in a row of a table of measured peaks: counter, unit, recomputed modules, offloading."""
+"""Memory in a row of a table of measured peaks: counter, unit, recomputed modules, offloading, optimizer states."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Final
 
 from benchmarks.rows import Row, text, whole
 from cluster_models.calibration.training_run import MemoryCounter
+from cluster_models.cluster.gpus import Precision
 from cluster_models.training.frameworks import Framework
+from cluster_models.training.optimizer_states import FULL_STATES, MasterFormat, MomentFormat, OptimizerStates
 from cluster_models.training.recompute import MODULES_BY_NAME
-from cluster_models.training.workload import RecomputeModule
+from cluster_models.training.workload import RecomputeModule, Sharding
 
 COUNTERS: Final = (
     (r"analytical|formula\b.*not an allocator", MemoryCounter.FORMULA),
@@ -25,6 +27,7 @@ _MODULES: Final = MODULES_BY_NAME | {"norm": RecomputeModule.LAYER_NORM, "act": 
 _TRL_GUIDE: Final = "levers of the guide"
 """Rows of TRL's guide to sequences of a million tokens, whose script checkpoints with ``offload``: the inputs of
 layers wait in the host's memory (examples/sft_qwen3_8b_1m_context)."""
+_NARROW_MOMENTS: Final = re.compile(r"bf16 adam moments", re.IGNORECASE)
 
 
 def read_counter(row: Row) -> MemoryCounter:
@@ -59,6 +62,20 @@ def read_modules(row: Row) -> frozenset[RecomputeModule]:
     """Modules that selective recomputation runs again, as far as the row names them."""
     names = re.split(r"[:+,;\s]+", text(row, "recompute").casefold())
     return frozenset(_MODULES[name] for name in names[1:] if name in _MODULES)
+
+
+def read_states(row: Row, framework: Framework, sharding: Sharding, precision: Precision) -> OptimizerStates:
+    """Formats of the optimizer's states: BF16 moments where the notes say so or the recipe of the model has them.
+
+    DeepSeek-V3 has them in every release of Megatron-Bridge (recipes/deepseek/deepseek_v3.py, 0.2.2 to 0.5.1), but
+    for runs under FSDP, which switches the optimizer that knows them off (scripts/performance/utils/overrides.py).
+    """
+    of_recipe = framework.name.startswith("megatron-bridge") and text(row, "model_name").startswith("deepseek-v3")
+    narrow = of_recipe or _NARROW_MOMENTS.search(text(row, "notes"))
+    if not narrow or sharding is not Sharding.OPTIMIZER:
+        return FULL_STATES
+    master = MasterFormat.REMAINDER if precision is Precision.BF16 else MasterFormat.FP32
+    return OptimizerStates(MomentFormat.BF16, MomentFormat.BF16, master)
 
 
 def memory_is_known(row: Row) -> bool:

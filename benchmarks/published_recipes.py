@@ -1,8 +1,10 @@
-"""Settings that rows leave to the recipe that they ran: those of Megatron-Bridge's performance recipes.
+"""Settings that rows leave to the recipe that they ran: those of NeMo's and Megatron-Bridge's performance recipes.
 
-``data/bridge_recipes.csv`` lists what these switch on beside degrees and batch, by container (scripts/performance/
-configs of Megatron-Bridge 0.2.2 in NeMo 25.11, 0.3.1 in 26.02, 0.4.2 in 26.04, 0.5.1 in 26.06), in the words of
-notes that print it.  A recipe is found by its model, GPU, precision and degrees.
+``data/bridge_recipes.csv`` lists what these switch on beside degrees and batch, by container, in the words of notes
+that print it: scripts/performance/configs of Megatron-Bridge 0.2.2 in NeMo 25.11, 0.3.1 in 26.02, 0.4.2 in 26.04,
+0.5.1 in 26.06; for 25.04 the launch scripts of dgxc-benchmarking v25.05.05 and, for layers of the first and last
+stage, NeMo's scripts/performance/llm/pretrain_deepseek_v3.py of the commit that they install.  A recipe is found by
+its model, GPU, precision and degrees.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from benchmarks.rows import Row, read_rows, text
 from cluster_models.cluster.gpus import Precision
 
 TABLE: Final = Path(__file__).parent / "data" / "bridge_recipes.csv"
-PREFIX: Final = "megatron-bridge-"
-"""Start of the names of generations whose recipes are listed; their container follows."""
+GENERATION: Final = re.compile(r"(?:megatron-bridge|nemo)-(\d\d\.\d\d)")
+"""Names of generations whose recipes are listed, with their container."""
 DEGREES: Final = ("tp", "pp", "vpp", "cp", "ep", "micro_batch")
 PRINTED: Final = re.compile(r"recipe v0\.\d|dispatcher|cuda graph|overlap", re.IGNORECASE)
 """Notes that say themselves what was switched on."""
@@ -31,9 +33,10 @@ def _recipes() -> tuple[Row, ...]:
 
 def with_recipe(row: Row, framework: str, precision: Precision) -> Row | None:
     """``row`` completed by the recipe of its model; ``None`` where it states its settings or no recipe fits."""
-    container = framework.removeprefix(PREFIX)
-    if container == framework or PRINTED.search(text(row, "notes")):
+    generation = GENERATION.fullmatch(framework)
+    if generation is None or PRINTED.search(text(row, "notes")):
         return None
+    container = generation[1]
     degrees = [text(row, name) or "1" for name in DEGREES]
     for recipe in _recipes():
         if (
@@ -49,7 +52,7 @@ def with_recipe(row: Row, framework: str, precision: Precision) -> Row | None:
                     (
                         text(row, "notes"),
                         text(recipe, "settings"),
-                        f"recipe v{VERSIONS[container]}. by its degrees",
+                        f"recipe v{VERSIONS[container]}. by its degrees" if container in VERSIONS else "",
                     ),
                 )
             )

@@ -9,19 +9,14 @@ from typing import Final
 from app.documents.calibration import CalibrationDocument, FitDocument, ParameterDocument, PatternDocument, ToldBy
 from app.presentation.figures import percent, plural
 from cluster_models.wording import named
+from solver.fitting.explanations import FEWEST_FOR_CHOICE, SURELY
 from solver.fitting.report import Explanation
+from solver.fitting.unknowns import MEMORY_PARAMETERS
 
 LARGE: Final = 0.15
 """Mean error from which the fit is worth a remark."""
 NAMED: Final = 6
 """Outliers that are named; the document has all."""
-_EXPLAINED: Final = {
-    Explanation.NOTHING: "The runs differ in nothing from what is taken without them that would predict other runs "
-    "better: the values stay, with intervals that rest on these runs.",
-    Explanation.FACTOR: "All runs are slower or faster by one factor; more parameters would predict runs that were "
-    "left out no better for sure.",
-    Explanation.PARAMETERS: "These parameters predict runs that were left out better than one factor does.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +48,50 @@ def parameter_lines(document: CalibrationDocument) -> tuple[ParameterLine, ...]:
     )
 
 
+def outcome_lines(document: CalibrationDocument) -> tuple[str, ...]:
+    """What the runs changed, with the errors of runs that the fit did not see; nothing without runs."""
+    fit = document.fit
+    if fit is None:
+        return ()
+    told = [
+        parameter
+        for table in (document.gpus, document.frameworks)
+        for entry in table.values()
+        for parameter, each in entry.items()
+        if each.told_by is ToldBy.RUNS
+    ]
+    of_memory = sum(parameter in MEMORY_PARAMETERS for parameter in told)
+    found, tested = [], fit.runs >= FEWEST_FOR_CHOICE
+    if fit.explanation is not None and fit.error_before_fraction is not None:
+        changes = {
+            Explanation.NOTHING: "",
+            Explanation.FACTOR: "one factor on all steps of a framework",
+            Explanation.PARAMETERS: plural(len(told) - of_memory, "parameter"),
+        }
+        errors = fit.error_before_fraction, fit.error_held_out_fraction
+        found.append(_outcome("Step times", changes[fit.explanation], errors, tested=tested))
+    if fit.memory_error_before_fraction is not None:
+        changed = plural(of_memory, "parameter") if of_memory else ""
+        errors = fit.memory_error_before_fraction, fit.memory_error_held_out_fraction
+        found.append(_outcome("Peak memory", changed, errors, tested=tested))
+    return tuple(found)
+
+
+def _outcome(what: str, changed: str, errors: tuple[float, float | None], *, tested: bool) -> str:
+    before, unseen = errors
+    if not changed:
+        return (
+            f"{what}: nothing changed. Predictions are {percent(before)} off on average; no fit is better on runs "
+            f"that it did not see, with {percent(SURELY)} confidence."
+        )
+    if unseen is None or not tested:
+        return f"{what}: {changed} fitted, untested, for too few runs; predictions were {percent(before)} off."
+    return (
+        f"{what}: {changed} fitted. Runs that the fit did not see are predicted {percent(unseen)} off on average, "
+        f"{percent(before)} before."
+    )
+
+
 def error_lines(fit: FitDocument) -> tuple[str, ...]:
     """How far predictions were off, and are now."""
     found = []
@@ -76,8 +115,8 @@ def error_lines(fit: FitDocument) -> tuple[str, ...]:
 
 
 def finding_lines(fit: FitDocument) -> tuple[str, ...]:
-    """Findings of the runs beside their parameters: how they differ, and which of them nothing explains."""
-    found = [] if fit.explanation is None else [_EXPLAINED[fit.explanation]]
+    """Findings of the runs beside their parameters: which of them nothing explains, and by what they differ."""
+    found = []
     if fit.outliers:
         runs = [f"{each.run} ({each.measured_over_predicted:.2g} times as predicted)" for each in fit.outliers]
         found.append(
@@ -92,8 +131,8 @@ def _pattern(each: PatternDocument) -> str:
     also = f", or at {' or '.join(each.alike)}, by which these runs differ alike" if each.alike else ""
     return (
         f"{plural(each.runs, 'run')} with {where} {'takes' if each.runs == 1 else 'take'} "
-        f"{each.measured_over_predicted:.2f} times as long as the fit says, the others "
-        f"{each.others_measured_over_predicted:.2f} times: look at {each.mechanism}{also}."
+        f"{each.measured_over_predicted:.3g} times as long as the fit says, the others "
+        f"{each.others_measured_over_predicted:.3g} times: look at {each.mechanism}{also}."
     )
 
 

@@ -34,9 +34,9 @@ FEWEST_FOR_CHOICE: Final = 3
 FEWEST_FOR_PARAMETERS: Final = 5
 """Folds below which only a factor is tried."""
 SURELY: Final = 0.95
-"""How sure it must be that a richer explanation is the better one."""
-WORST_COUNTED: Final = 0.3
-"""Errors count no more than this when explanations are compared."""
+"""How sure it must be that an explanation is better than none ..."""
+LIKELY: Final = 0.9
+"""... and a richer one better than a simpler one that is surely better than none."""
 FAR_OUT: Final = 4.0
 """Runs so many times the usual error away are outliers ..."""
 FAR_OFF: Final = math.log(1.25)
@@ -119,16 +119,24 @@ def _starts(beliefs: Sequence[Belief], prior: Prior) -> list[FloatArray]:
 
 
 def chosen(trials: Sequence[Trial]) -> Trial:
-    """The last explanation that is surely better than the one taken before, by a paired t-test of errors."""
-    taken = trials[0]
+    """The last explanation that is surely better than the first and likely better than the one taken before."""
+    first = taken = trials[0]
     for trial in trials[1:]:
-        gains = _counted(taken.held_out) - _counted(trial.held_out)
-        error = gains.std(ddof=1) / math.sqrt(len(gains))
-        if gains.mean() > student_quantile(len(gains) - 1, SURELY) * error:
+        if _is_better(trial, first, SURELY) and _is_better(trial, taken, LIKELY):
             taken = trial
     return taken
 
 
-def _counted(errors: FloatArray) -> FloatArray:
-    """Absolute relative errors of log(predicted / measured), the worst all alike: outliers decide nothing."""
-    return np.asarray(np.minimum(np.abs(np.expm1(errors)), WORST_COUNTED))
+def _is_better(trial: Trial, other: Trial, confidence: float) -> bool:
+    """Whether its losses are smaller than those of the ``other``, by a paired t-test."""
+    gains = _losses(other.held_out) - _losses(trial.held_out)
+    error = gains.std(ddof=1) / math.sqrt(len(gains))
+    return bool(gains.mean() > student_quantile(len(gains) - 1, confidence) * error)
+
+
+def _losses(errors: FloatArray) -> FloatArray:
+    """Losses of errors log(predicted / measured): nearly the error where small, its logarithm where large.
+
+    Outliers decide nothing, yet a framework that is far off everywhere shows which explanation brings it nearer.
+    """
+    return np.log1p(np.abs(errors))

@@ -108,9 +108,7 @@ def _report(
         errors_after=_floats(taken.errors),
         errors_held_out=_floats(taken.held_out),
         errors_without=(),
-        warnings=(
-            f"The runs tell {len(values)} of {len(found)} parameters; the others keep the values that they had.",
-        ),
+        warnings=(),
         explanation=taken.explanation,
         outliers=taken.outliers,
     )

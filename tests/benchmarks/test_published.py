@@ -16,7 +16,8 @@ from benchmarks.rows import Skipped
 from cluster_models.cluster.gpus import Precision
 from cluster_models.training.framework_choices import CudaGraphs, ExpertDispatch, Float8Scaling
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, frameworks
-from cluster_models.training.workload import Recompute, Sharding
+from cluster_models.training.optimizer_states import FULL_STATES, MasterFormat, MomentFormat, OptimizerStates
+from cluster_models.training.workload import Recompute, RecomputeModule, Sharding
 
 ROW = {
     "id": "L1",
@@ -136,6 +137,38 @@ def test_settings_that_a_row_leaves_out_are_those_of_its_recipe() -> None:
     assert any(note.startswith("settings") for note in found.assumed)
     assert printed.workload.framework.expert_dispatch is ExpertDispatch.DEEPEP
     assert printed.workload.framework.cuda_graphs is other.workload.framework.cuda_graphs is CudaGraphs.NONE
+
+
+@pytest.mark.parametrize(
+    ("gpu", "pipeline", "module", "layers"),
+    [
+        ("H100", 8, RecomputeModule.MLA_UP_PROJECTION, (7, 8, 8, 8, 8, 8, 8, 6)),
+        ("GB200", 4, RecomputeModule.CORE_ATTENTION, (15, 16, 16, 14)),
+    ],
+)
+def test_recipes_of_nemo_say_what_runs_again_and_where_layers_lie(
+    gpu: str, pipeline: int, module: RecomputeModule, layers: tuple[int, ...]
+) -> None:
+    """DeepSeek-V3 in launch scripts for NeMo 25.04: other modules on each GPU, short first and last stages."""
+    run = read(
+        source="NVIDIA/dgxc-benchmarking v25.05.05, made up", model_name="deepseek-v3", layers=61, gpu=gpu,
+        gpus_per_node=8 if gpu == "H100" else 4, num_gpus=512, global_batch=4096, tp=2, pp=pipeline, vpp=1,
+        dp=256 // pipeline, ep=64, experts=256, topk=8, moe_ffn_hidden=2048, moe_layers=58, recompute="",
+    )  # fmt: skip
+    assert run.configuration.recompute_modules == {module}
+    assert run.configuration.stage_layers == (layers,)
+
+
+def test_narrow_moments_are_read() -> None:
+    """From the notes, or the recipe of the model; a run under FSDP has none, one in 8 bits no remainders."""
+    notes = "tests; bf16 Adam moments (precision-aware)"
+    narrow = OptimizerStates(MomentFormat.BF16, MomentFormat.BF16, MasterFormat.REMAINDER)
+    assert read(notes=notes).workload.optimizer_states == narrow
+    assert read(model_name="deepseek-v3").workload.optimizer_states == narrow
+    in_8_bits = read(notes=notes, precision="fp8").workload.optimizer_states
+    assert in_8_bits.master_weight is MasterFormat.FP32
+    for cells in ({"notes": notes, "zero": "fsdp", "pp": "1", "dp": "32", "vpp": "1"}, {}):
+        assert read(**cells).workload.optimizer_states == FULL_STATES
 
 
 def test_an_unknown_gpu_is_skipped_with_the_reason() -> None:

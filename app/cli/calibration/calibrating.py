@@ -31,6 +31,7 @@ from app.presentation.calibration import (
     error_lines,
     finding_lines,
     not_told_lines,
+    outcome_lines,
     parameter_lines,
 )
 from app.profiler.script import script_text
@@ -101,6 +102,8 @@ def calibration_view(document: CalibrationDocument) -> RenderableType:
     """A calibration on the terminal."""
     fit = document.fit
     parts: list[RenderableType] = [Text(f"{document.to_fitted().source}: {document.source}", style="bold")]
+    if outcome := outcome_lines(document):
+        parts.append(section("Outcome", bullets(outcome)))
     parts.append(section("Parameters", _table(parameter_lines(document))))
     if fit is not None:
         parts.append(section("Mean error", bullets(error_lines(fit))))

@@ -11,7 +11,13 @@ from starlette.datastructures import FormData
 
 from app.db.engine import transaction
 from app.documents.reading import FieldProblem, problems_of
-from app.presentation.calibration import error_lines, finding_lines, not_told_lines, parameter_lines
+from app.presentation.calibration import (
+    error_lines,
+    finding_lines,
+    not_told_lines,
+    outcome_lines,
+    parameter_lines,
+)
 from app.presentation.figures import plural
 from app.resources import service_of
 from app.services.calibration import calibrations
@@ -103,6 +109,7 @@ def calibration(request: Request, name: str) -> Response:
         "calibration.html",
         calibration=calibration_line(stored),
         label=stored.label,
+        outcome=outcome_lines(stored.document),
         rows=parameter_lines(stored.document),
         errors=() if fit is None else error_lines(fit),
         warnings=() if fit is None else finding_lines(fit),

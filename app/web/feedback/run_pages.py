@@ -13,7 +13,7 @@ from app.answers.measured_runs import DriftAnswer, MeasuredRunAnswer, Recalibrat
 from app.db.engine import transaction
 from app.documents.calibration import CalibrationDocument
 from app.documents.reading import parse_text, problems_of, read_document
-from app.presentation.calibration import finding_lines, parameter_lines
+from app.presentation.calibration import finding_lines, outcome_lines, parameter_lines
 from app.presentation.measured_runs import (
     DRIFT_COLUMNS,
     RUN_COLUMNS,
@@ -64,7 +64,7 @@ def offer_calibration(request: Request, data: Annotated[FormData, Depends(sent_f
         "recalibration.html",
         name=document.name,
         effects=effect_lines(offered),
-        findings=() if document.fit is None else finding_lines(document.fit),
+        findings=() if document.fit is None else (*outcome_lines(document), *finding_lines(document.fit)),
         rows=parameter_lines(document),
         document=document.model_dump_json(by_alias=True),
         back=_address(cluster, framework),

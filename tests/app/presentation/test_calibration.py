@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from app.documents.calibration import FitDocument, OutlierDocument, PatternDocument
-from app.presentation.calibration import NAMED, finding_lines
+from app.documents.calibration import (
+    CalibrationDocument,
+    FitDocument,
+    OutlierDocument,
+    ParameterDocument,
+    PatternDocument,
+    ToldBy,
+)
+from app.presentation.calibration import NAMED, finding_lines, outcome_lines
 from solver.fitting.report import Explanation
 
 
@@ -18,8 +25,7 @@ def test_what_is_missing_is_a_sentence() -> None:
         mechanism="transfers between stages",
         alike=["nodes"],
     )
-    explained, sentence = finding_lines(FitDocument(explanation=Explanation.FACTOR, patterns=[pattern]))
-    assert "one factor" in explained
+    (sentence,) = finding_lines(FitDocument(patterns=[pattern]))
     assert sentence == (
         "7 runs with 4 or more pipeline stages take 1.42 times as long as the fit says, the others 0.98 times: "
         "look at transfers between stages, or at nodes, by which these runs differ alike."
@@ -39,3 +45,36 @@ def test_large_errors_without_a_pattern_ask_for_a_repetition() -> None:
     (sentence,) = finding_lines(FitDocument(error_after_fraction=0.3))
     assert "repeat one of them" in sentence
     assert finding_lines(FitDocument(error_after_fraction=0.05)) == ()
+
+
+def calibration(explanation: Explanation, **names: float) -> CalibrationDocument:
+    """A calibration of 20 runs by parameters with these values."""
+    fitted = {
+        name: ParameterDocument(value=value, low=value, high=value, steps=20, before=value, told_by=ToldBy.RUNS)
+        for name, value in names.items()
+    }
+    fit = FitDocument(
+        runs=20,
+        explanation=explanation,
+        error_before_fraction=0.63,
+        error_held_out_fraction=0.39,
+        memory_error_before_fraction=0.27,
+        memory_error_held_out_fraction=0.195,
+    )
+    return CalibrationDocument(name="ours", frameworks={"our-megatron": fitted}, fit=fit)
+
+
+def test_the_outcome_says_what_changed_and_what_unseen_runs_make_of_it() -> None:
+    """Parameters of steps and of memory are counted apart."""
+    fitted = calibration(Explanation.PARAMETERS, slowdown=1.1, layer_host_s=1e-3, fragmentation_share=0.1)
+    steps, memory = outcome_lines(fitted)
+    assert steps.startswith("Step times: 2 parameters fitted.")
+    assert "39.0 % off on average, 63.0 % before" in steps
+    assert memory.startswith("Peak memory: 1 parameter fitted.")
+
+
+def test_the_outcome_says_that_nothing_changed() -> None:
+    """The factor that stays 1 is no change."""
+    steps, memory = outcome_lines(calibration(Explanation.NOTHING, slowdown=1.0))
+    assert steps.startswith("Step times: nothing changed.")
+    assert memory.startswith("Peak memory: nothing changed.")
