@@ -74,6 +74,12 @@ _TAGGED: Final = frozenset(
         "get_replan_settings",
         "get_plan",
         "get_run",
+        "list_aliases",
+        "get_calibration",
+        "get_event_source",
+        "get_key",
+        "get_model",
+        "get_webhook",
     }
 )
 """Operations whose answers have an ETag."""

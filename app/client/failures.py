@@ -68,9 +68,14 @@ class FailuresOperations(Connection):
         )
         return told
 
-    def delete_event_source(self, cluster: str, source: str) -> None:
+    def delete_event_source(self, cluster: str, source: str, *, if_match: str | None = None) -> None:
         """Forget a source; what it reported stays."""
-        self._ask("DELETE", f"/api/v1/clusters/{part(cluster)}/event-sources/{part(source)}", "None")
+        self._ask(
+            "DELETE",
+            f"/api/v1/clusters/{part(cluster)}/event-sources/{part(source)}",
+            "None",
+            headers={"If-Match": if_match},
+        )
 
     def report_events(
         self, cluster: str, body: EventDocument | list[EventDocument] | Mapping[str, Any]

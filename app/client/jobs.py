@@ -104,9 +104,11 @@ class JobsOperations(Connection):
         )
         return told
 
-    def delete_job(self, cluster: str, job: str) -> None:
+    def delete_job(self, cluster: str, job: str, *, if_match: str | None = None) -> None:
         """Forget a job and free its GPUs."""
-        self._ask("DELETE", f"/api/v1/clusters/{part(cluster)}/jobs/{part(job)}", "None")
+        self._ask(
+            "DELETE", f"/api/v1/clusters/{part(cluster)}/jobs/{part(job)}", "None", headers={"If-Match": if_match}
+        )
 
     def list_running_plans(
         self, cluster: str, job: str, *, limit: int | None = None, cursor: str | None = None

@@ -79,9 +79,9 @@ class PlanningOperations(Connection):
         told: CalibrationAnswer = self._ask("GET", f"/api/v1/calibrations/{part(calibration)}", "CalibrationAnswer")
         return told
 
-    def delete_calibration(self, calibration: str) -> None:
+    def delete_calibration(self, calibration: str, *, if_match: str | None = None) -> None:
         """Forget a calibration; plans keep the parameters they were made with."""
-        self._ask("DELETE", f"/api/v1/calibrations/{part(calibration)}", "None")
+        self._ask("DELETE", f"/api/v1/calibrations/{part(calibration)}", "None", headers={"If-Match": if_match})
 
     def create_comparison(self, body: ComparisonRequest | Mapping[str, Any]) -> ComparisonDocument:
         """Compare configurations and other plans with a plan: step by parts, memory, days and dollars."""
@@ -211,9 +211,9 @@ class PlanningOperations(Connection):
         told: ModelAnswer = self._ask("GET", f"/api/v1/models/{part(model)}", "ModelAnswer")
         return told
 
-    def delete_model(self, model: str) -> None:
+    def delete_model(self, model: str, *, if_match: str | None = None) -> None:
         """Forget a stored model; plans keep their copy."""
-        self._ask("DELETE", f"/api/v1/models/{part(model)}", "None")
+        self._ask("DELETE", f"/api/v1/models/{part(model)}", "None", headers={"If-Match": if_match})
 
     def list_model_catalogue(self) -> list[ModelAnswer]:
         """The models that need no numbers."""

@@ -68,13 +68,13 @@ class ServiceOperations(Connection):
         return told
 
     def get_key(self, key: str) -> KeyAnswer:
-        """One key, without its secret."""
+        """One key, without its secret; the ETag changes when the key is used, too."""
         told: KeyAnswer = self._ask("GET", f"/api/v1/keys/{part(key)}", "KeyAnswer")
         return told
 
-    def revoke_key(self, key: str) -> None:
+    def revoke_key(self, key: str, *, if_match: str | None = None) -> None:
         """Revoke a key: it opens nothing from now on, and who is signed in by it is signed out."""
-        self._ask("DELETE", f"/api/v1/keys/{part(key)}", "None")
+        self._ask("DELETE", f"/api/v1/keys/{part(key)}", "None", headers={"If-Match": if_match})
 
     def create_webhook(
         self, body: WebhookDocument | Mapping[str, Any], *, idempotency_key: str | None = None
@@ -97,14 +97,18 @@ class ServiceOperations(Connection):
         told: WebhookAnswer = self._ask("GET", f"/api/v1/webhooks/{part(webhook)}", "WebhookAnswer")
         return told
 
-    def change_webhook(self, webhook: str, body: WebhookPatch | Mapping[str, Any]) -> WebhookAnswer:
+    def change_webhook(
+        self, webhook: str, body: WebhookPatch | Mapping[str, Any], *, if_match: str | None = None
+    ) -> WebhookAnswer:
         """Change an address, what it is told, or whether it is."""
-        told: WebhookAnswer = self._ask("PATCH", f"/api/v1/webhooks/{part(webhook)}", "WebhookAnswer", body=body)
+        told: WebhookAnswer = self._ask(
+            "PATCH", f"/api/v1/webhooks/{part(webhook)}", "WebhookAnswer", headers={"If-Match": if_match}, body=body
+        )
         return told
 
-    def delete_webhook(self, webhook: str) -> None:
+    def delete_webhook(self, webhook: str, *, if_match: str | None = None) -> None:
         """Forget an address and its messages."""
-        self._ask("DELETE", f"/api/v1/webhooks/{part(webhook)}", "None")
+        self._ask("DELETE", f"/api/v1/webhooks/{part(webhook)}", "None", headers={"If-Match": if_match})
 
     def renew_webhook_secret(self, webhook: str) -> NewWebhookAnswer:
         """Give an address a new secret, shown in this answer only; messages are signed with it from now on."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
 from app.api.v1.bodies import BodyRoute
-from app.api.v1.parameters import ClusterPath, ExpectedVersion, ServiceDep
+from app.api.v1.parameters import ClusterPath, ExpectedTag, ServiceDep, content_tag, tagged
 from app.db.engine import transaction
 from app.documents.long_lists import long_list
 from app.documents.reading import Document, Text
-from app.services.clusters import aliases
+from app.services.clusters import aliases, clusters
 from app.services.clusters.aliases import StoredAlias
+from app.services.preconditions import check_tag
 from readers.frame.facts import NameKind
 
 MOST_ALIASES = 50_000
@@ -54,18 +55,25 @@ class AliasesAnswer(BaseModel):
 
 
 @router.get("/clusters/{cluster}/aliases")
-def list_aliases(cluster: ClusterPath, service: ServiceDep) -> AliasesAnswer:
+def list_aliases(cluster: ClusterPath, service: ServiceDep, response: Response) -> AliasesAnswer:
     """Host names, instance ids, addresses and the like by which files speak of the nodes; imports learn them."""
     with service.read_sessions() as session:
-        return AliasesAnswer.make(aliases.list_aliases(session, reference=cluster))
+        return tagged(response, AliasesAnswer.make(aliases.list_aliases(session, reference=cluster)))
 
 
 @router.put("/clusters/{cluster}/aliases")
 def replace_aliases(
-    cluster: ClusterPath, document: AliasesDocument, service: ServiceDep, expected: ExpectedVersion
+    cluster: ClusterPath,
+    document: AliasesDocument,
+    service: ServiceDep,
+    response: Response,
+    expected: ExpectedTag,
 ) -> AliasesAnswer:
     """Store these names in place of all; they are no part of the cluster, whose version stays."""
     wanted = [StoredAlias(each.alias, each.kind.value, each.node) for each in document.aliases]
     with transaction(service.sessions) as session:
-        stored = aliases.replace_aliases(session, reference=cluster, aliases=wanted, expected_version=expected)
-    return AliasesAnswer.make(stored)
+        clusters.lock(session, reference=cluster, expected_version=None)
+        before = AliasesAnswer.make(aliases.list_aliases(session, reference=cluster))
+        check_tag("aliases of", cluster, expected=expected, current=content_tag(before))
+        stored = aliases.replace_aliases(session, reference=cluster, aliases=wanted)
+    return tagged(response, AliasesAnswer.make(stored))

@@ -11,7 +11,16 @@ from sqlalchemy.orm import Session
 
 from app.api.v1.answers import Moment, PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
-from app.api.v1.parameters import CalibrationPath, Cursor, IdempotencyKey, Limit, ServiceDep
+from app.api.v1.parameters import (
+    CalibrationPath,
+    Cursor,
+    ExpectedTag,
+    IdempotencyKey,
+    Limit,
+    ServiceDep,
+    content_tag,
+    tagged,
+)
 from app.db.engine import transaction
 from app.documents.calibration import MOST_OWNERS, CalibrationDocument
 from app.documents.framework import FrameworkDescription
@@ -23,6 +32,7 @@ from app.services import idempotency
 from app.services.calibration import calibrations
 from app.services.calibration.calibrations import CalibrationRecord, StoredCalibration
 from app.services.calibration.new_calibrations import document_of
+from app.services.preconditions import check_tag
 
 router = APIRouter(tags=["calibrations"], route_class=BodyRoute)
 script_router = APIRouter(tags=["calibrations"])
@@ -132,16 +142,18 @@ def list_calibrations(
 
 
 @router.get("/calibrations/{calibration}")
-def get_calibration(calibration: CalibrationPath, service: ServiceDep) -> CalibrationAnswer:
+def get_calibration(calibration: CalibrationPath, service: ServiceDep, response: Response) -> CalibrationAnswer:
     """A stored calibration."""
     with service.read_sessions() as session:
-        return CalibrationAnswer.from_value(calibrations.get_calibration(session, name=calibration))
+        return tagged(response, CalibrationAnswer.from_value(_stored(session, calibration)))
 
 
 @router.delete("/calibrations/{calibration}", status_code=204)
-def delete_calibration(calibration: CalibrationPath, service: ServiceDep) -> None:
+def delete_calibration(calibration: CalibrationPath, service: ServiceDep, expected: ExpectedTag) -> None:
     """Forget a calibration; plans keep the parameters they were made with."""
     with transaction(service.sessions) as session:
+        before = CalibrationAnswer.from_value(_stored(session, calibration))
+        check_tag("calibration", calibration, expected=expected, current=content_tag(before))
         calibrations.delete_calibration(session, name=calibration)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
+from sqlalchemy.orm import Session
 
 from app.answers.events import EventSourceAnswer, NewEventSourceAnswer
 from app.api.v1.answers import address
 from app.api.v1.bodies import BodyRoute
-from app.api.v1.parameters import ClusterPath, IdempotencyKey, ServiceDep
+from app.api.v1.parameters import ClusterPath, ExpectedTag, IdempotencyKey, ServiceDep, content_tag, tagged
 from app.api.v1.webhook_bodies import EventSourceDocument
 from app.db.engine import transaction
 from app.events.registry import adapter_named
@@ -17,6 +18,7 @@ from app.services import idempotency
 from app.services.clusters import clusters
 from app.services.health import event_sources
 from app.services.health.event_sources import NewEventSource
+from app.services.preconditions import check_tag
 
 router = APIRouter(tags=["failures"], route_class=BodyRoute)
 
@@ -64,17 +66,25 @@ def list_event_sources(cluster: ClusterPath, service: ServiceDep) -> list[EventS
 
 
 @router.get("/clusters/{cluster}/event-sources/{source}")
-def get_event_source(cluster: ClusterPath, source: SourcePath, service: ServiceDep) -> EventSourceAnswer:
+def get_event_source(
+    cluster: ClusterPath, source: SourcePath, service: ServiceDep, response: Response
+) -> EventSourceAnswer:
     """One source, without its secret."""
     with service.read_sessions() as session:
-        name = clusters.find_cluster(session, reference=cluster).name
-        found = event_sources.find_source(session, reference=cluster, source=source)
-    return EventSourceAnswer.make(found, name)
+        return tagged(response, _source(session, cluster, source))
+
+
+def _source(session: Session, cluster: str, source: str) -> EventSourceAnswer:
+    name = clusters.find_cluster(session, reference=cluster).name
+    return EventSourceAnswer.make(event_sources.find_source(session, reference=cluster, source=source), name)
 
 
 @router.delete("/clusters/{cluster}/event-sources/{source}", status_code=204)
-def delete_event_source(cluster: ClusterPath, source: SourcePath, service: ServiceDep) -> None:
+def delete_event_source(
+    cluster: ClusterPath, source: SourcePath, service: ServiceDep, expected: ExpectedTag
+) -> None:
     """Forget a source; what it reported stays."""
     with transaction(service.sessions) as session:
-        found = event_sources.find_source(session, reference=cluster, source=source)
+        found = _source(session, cluster, source)
+        check_tag("source", source, expected=expected, current=content_tag(found))
         event_sources.delete_source(session, source_id=found.id)

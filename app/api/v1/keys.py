@@ -13,10 +13,11 @@ from app.access.keys import ApiKey, NewApiKey
 from app.access.principals import Scope, scopes_of
 from app.api.v1.answers import Moment, PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
-from app.api.v1.parameters import Cursor, Limit, ServiceDep
+from app.api.v1.parameters import Cursor, ExpectedTag, Limit, ServiceDep, content_tag, tagged
 from app.db.access_tables import LONGEST_NAME
 from app.db.engine import transaction
 from app.documents.reading import Document
+from app.services.preconditions import check_tag
 
 router = APIRouter(tags=["access"], route_class=BodyRoute)
 
@@ -108,14 +109,16 @@ def list_keys(
 
 
 @router.get("/keys/{key}")
-def get_key(key: KeyPath, service: ServiceDep) -> KeyAnswer:
-    """One key, without its secret."""
+def get_key(key: KeyPath, service: ServiceDep, response: Response) -> KeyAnswer:
+    """One key, without its secret; the ETag changes when the key is used, too."""
     with service.read_sessions() as session:
-        return KeyAnswer.from_key(keys.get_key(session, key_id=key))
+        return tagged(response, KeyAnswer.from_key(keys.get_key(session, key_id=key)))
 
 
 @router.delete("/keys/{key}", status_code=204)
-def revoke_key(key: KeyPath, service: ServiceDep) -> None:
+def revoke_key(key: KeyPath, service: ServiceDep, expected: ExpectedTag) -> None:
     """Revoke a key: it opens nothing from now on, and who is signed in by it is signed out."""
     with transaction(service.sessions) as session:
+        before = KeyAnswer.from_key(keys.get_key(session, key_id=key))
+        check_tag("key", key, expected=expected, current=content_tag(before))
         keys.revoke_key(session, key_id=key)

@@ -17,6 +17,7 @@ from app.api.v1.parameters import (
     Limit,
     ServiceDep,
     content_tag,
+    tagged,
 )
 from app.db.engine import transaction
 from app.documents.moments import Moment
@@ -93,8 +94,7 @@ def get_run(run: RunPath, service: ServiceDep, response: Response) -> MeasuredRu
     """A measured run; it never changes."""
     with service.read_sessions() as session:
         answer = MeasuredRunAnswer.from_value(measured_runs.get_run(session, run_id=run))
-    response.headers["ETag"] = content_tag(answer)
-    return answer
+    return tagged(response, answer)
 
 
 @router.delete("/runs/{run}", status_code=204)

@@ -6,10 +6,20 @@ from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
+from sqlalchemy.orm import Session
 
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
-from app.api.v1.parameters import Cursor, IdempotencyKey, Limit, ModelPath, ServiceDep
+from app.api.v1.parameters import (
+    Cursor,
+    ExpectedTag,
+    IdempotencyKey,
+    Limit,
+    ModelPath,
+    ServiceDep,
+    content_tag,
+    tagged,
+)
 from app.db.engine import transaction
 from app.documents.architecture import ArchitectureDocument
 from app.documents.gpu_kinds import GpuKindDocument
@@ -19,6 +29,7 @@ from app.services import idempotency
 from app.services.planning import models
 from app.services.planning.models import ModelRecord
 from app.services.planning.requests import ModelReference
+from app.services.preconditions import check_tag
 from cluster_models.cluster.catalogue import gpu_kinds
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.catalogue import catalogue_models
@@ -83,16 +94,21 @@ def create_model(
 
 
 @router.get("/models/{model}")
-def get_model(model: ModelPath, service: ServiceDep) -> ModelAnswer:
+def get_model(model: ModelPath, service: ServiceDep, response: Response) -> ModelAnswer:
     """A stored or catalogue model."""
     with service.read_sessions() as session:
-        return ModelAnswer.from_value(models.get_model(session, name=model), name=model)
+        return tagged(response, _model(session, model))
+
+
+def _model(session: Session, name: str) -> ModelAnswer:
+    return ModelAnswer.from_value(models.get_model(session, name=name), name=name)
 
 
 @router.delete("/models/{model}", status_code=204)
-def delete_model(model: ModelPath, service: ServiceDep) -> None:
+def delete_model(model: ModelPath, service: ServiceDep, expected: ExpectedTag) -> None:
     """Forget a stored model; plans keep their copy."""
     with transaction(service.sessions) as session:
+        check_tag("model", model, expected=expected, current=content_tag(_model(session, model)))
         models.delete_model(session, name=model)
 
 

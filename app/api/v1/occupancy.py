@@ -6,7 +6,7 @@ from fastapi import APIRouter, Response
 
 from app.answers.occupancy import OccupancyAnswer, SparesAnswer
 from app.api.v1.bodies import BodyRoute
-from app.api.v1.parameters import ClusterPath, ExpectedTag, ServiceDep, content_tag
+from app.api.v1.parameters import ClusterPath, ExpectedTag, ServiceDep, content_tag, tagged
 from app.api.v1.replan_bodies import SpareNodesDocument
 from app.db.engine import transaction
 from app.services.clusters import clusters
@@ -30,8 +30,7 @@ def list_spares(cluster: ClusterPath, service: ServiceDep, response: Response) -
     """The nodes kept as spares, and which of them are free."""
     with service.read_sessions() as session:
         answer = SparesAnswer.make(occupancy.list_spares(session, reference=cluster))
-    response.headers["ETag"] = content_tag(answer)
-    return answer
+    return tagged(response, answer)
 
 
 @router.put("/clusters/{cluster}/spares")
@@ -48,5 +47,4 @@ def replace_spares(
         before = SparesAnswer.make(occupancy.list_spares(session, reference=cluster))
         check_tag("spares of", cluster, expected=expected, current=content_tag(before))
         answer = SparesAnswer.make(occupancy.replace_spares(session, reference=cluster, nodes=document.nodes))
-    response.headers["ETag"] = content_tag(answer)
-    return answer
+    return tagged(response, answer)

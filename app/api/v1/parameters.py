@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
-from fastapi import Depends, Header, Path, Query
+from fastapi import Depends, Header, Path, Query, Response
 from pydantic import BaseModel
 
 from app.conditional_requests import ANY_TAG, tags_in
@@ -14,6 +14,8 @@ from app.services.idempotency import fingerprint
 from app.services.pagination import MAX_LIMIT
 from app.services.preconditions import ExpectedTags, ExpectedVersions
 from cluster_models.errors import InvalidInput
+
+_Answer = TypeVar("_Answer", bound=BaseModel)
 
 _VERSION: Final = re.compile(r'"\d{1,18}"')
 
@@ -101,3 +103,9 @@ def etag(version: int) -> str:
 def content_tag(answer: BaseModel) -> str:
     """The ETag of an answer that has no version: one for each content."""
     return f'"{fingerprint(answer.model_dump_json().encode())[:32]}"'
+
+
+def tagged(response: Response, answer: _Answer) -> _Answer:
+    """The answer as it is, with the ETag of its content as a header of the response."""
+    response.headers["ETag"] = content_tag(answer)
+    return answer

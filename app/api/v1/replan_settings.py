@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from app.api.v1.bodies import BodyRoute
-from app.api.v1.parameters import ClusterPath, ExpectedTag, ServiceDep, content_tag
+from app.api.v1.parameters import ClusterPath, ExpectedTag, ServiceDep, content_tag, tagged
 from app.api.v1.replan_bodies import ReplanSettingsDocument
 from app.db.engine import transaction
 from app.services.clusters import clusters
@@ -41,5 +41,4 @@ def replace_replan_settings(
 
 
 def _tagged(answer: ReplanSettingsDocument, response: Response) -> ReplanSettingsDocument:
-    response.headers["ETag"] = content_tag(answer)
-    return answer
+    return tagged(response, answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
+from sqlalchemy.orm import Session
 
 from app.answers.running_jobs import JobAnswer, RunningPlanSummaryAnswer
 from app.api.v1.answers import PageAnswer, address, page_answer
@@ -16,6 +17,7 @@ from app.api.v1.parameters import (
     Limit,
     ServiceDep,
     content_tag,
+    tagged,
 )
 from app.db.engine import transaction
 from app.documents.running_jobs import JobDocument, JobPatch, RunningPlanDocument
@@ -23,7 +25,7 @@ from app.services import idempotency
 from app.services.clusters import clusters
 from app.services.field_paths import errors_under
 from app.services.planning import given_plans
-from app.services.preconditions import check_tag
+from app.services.preconditions import ExpectedTags, check_tag
 from app.services.running import running_jobs, running_plans
 from app.services.running.running_jobs import JobRecord
 from app.services.running.running_plans import RunningPlanRecord
@@ -89,8 +91,7 @@ def get_job(cluster: ClusterPath, job: JobPath, service: ServiceDep, response: R
     """A job, and the plan it runs by; the ETag names this content."""
     with service.read_sessions() as session:
         answer = JobAnswer.from_value(running_jobs.get_job(session, reference=cluster, job=job))
-    response.headers["ETag"] = content_tag(answer)
-    return answer
+    return tagged(response, answer)
 
 
 @router.patch("/clusters/{cluster}/jobs/{job}")
@@ -112,9 +113,7 @@ def change_job(
     with errors_under("replica_start"):
         replica_start = None if patch.replica_start is None else patch.replica_start.to_value()
     with transaction(service.sessions) as session:
-        clusters.lock(session, reference=cluster, expected_version=None)
-        before = JobAnswer.from_value(running_jobs.get_job(session, reference=cluster, job=job))
-        check_tag("job", before.name, expected=expected, current=content_tag(before))
+        _check_tag(session, cluster, job, expected)
         record = running_jobs.change_job(
             session,
             reference=cluster,
@@ -124,15 +123,22 @@ def change_job(
             replica_start=replica_start,
         )
     answer = JobAnswer.from_value(record)
-    response.headers["ETag"] = content_tag(answer)
-    return answer
+    return tagged(response, answer)
 
 
 @router.delete("/clusters/{cluster}/jobs/{job}", status_code=204)
-def delete_job(cluster: ClusterPath, job: JobPath, service: ServiceDep) -> None:
+def delete_job(cluster: ClusterPath, job: JobPath, service: ServiceDep, expected: ExpectedTag) -> None:
     """Forget a job and free its GPUs.  409 while an approved plan or replan moves it."""
     with transaction(service.sessions) as session:
+        _check_tag(session, cluster, job, expected)
         running_jobs.delete_job(session, reference=cluster, job=job)
+
+
+def _check_tag(session: Session, cluster: str, job: str, expected: ExpectedTags) -> None:
+    """Keep others from changing the jobs of a cluster, and compare one with what the caller has read of it."""
+    clusters.lock(session, reference=cluster, expected_version=None)
+    before = JobAnswer.from_value(running_jobs.get_job(session, reference=cluster, job=job))
+    check_tag("job", before.name, expected=expected, current=content_tag(before))
 
 
 @router.get("/clusters/{cluster}/jobs/{job}/running-plans")

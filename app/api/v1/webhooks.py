@@ -7,16 +7,27 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, Field
+from sqlalchemy.orm import Session
 
 from app.answers.addresses import addresses
 from app.api.v1.answers import Links, Moment, PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
-from app.api.v1.parameters import Cursor, IdempotencyKey, Limit, ServiceDep, WebhookPath
+from app.api.v1.parameters import (
+    Cursor,
+    ExpectedTag,
+    IdempotencyKey,
+    Limit,
+    ServiceDep,
+    WebhookPath,
+    content_tag,
+    tagged,
+)
 from app.api.v1.webhook_bodies import WebhookDocument, WebhookPatch
 from app.db.engine import transaction
 from app.db.status import DeliveryStatus
 from app.documents.values import Computed, Given, ValueAnswer
 from app.services import idempotency
+from app.services.preconditions import ExpectedTags, check_tag
 from app.services.webhooks import webhook_deliveries, webhooks
 from app.services.webhooks.webhooks import Delivery, Endpoint, EventType, NewEndpoint
 
@@ -119,16 +130,19 @@ def list_webhooks(
 
 
 @router.get("/webhooks/{webhook}")
-def get_webhook(webhook: WebhookPath, service: ServiceDep) -> WebhookAnswer:
+def get_webhook(webhook: WebhookPath, service: ServiceDep, response: Response) -> WebhookAnswer:
     """One address, without its secret."""
     with service.read_sessions() as session:
-        return WebhookAnswer.from_value(webhooks.get_endpoint(session, endpoint_id=webhook))
+        return tagged(response, WebhookAnswer.from_value(webhooks.get_endpoint(session, endpoint_id=webhook)))
 
 
 @router.patch("/webhooks/{webhook}")
-def change_webhook(webhook: WebhookPath, patch: WebhookPatch, service: ServiceDep) -> WebhookAnswer:
+def change_webhook(
+    webhook: WebhookPath, patch: WebhookPatch, service: ServiceDep, response: Response, expected: ExpectedTag
+) -> WebhookAnswer:
     """Change an address, what it is told, or whether it is."""
     with transaction(service.sessions) as session:
+        _check_tag(session, webhook, expected)
         changed = webhooks.change_endpoint(
             session,
             endpoint_id=webhook,
@@ -136,14 +150,21 @@ def change_webhook(webhook: WebhookPath, patch: WebhookPatch, service: ServiceDe
             event_types=patch.event_types,
             enabled=patch.enabled,
         )
-    return WebhookAnswer.from_value(changed)
+    return tagged(response, WebhookAnswer.from_value(changed))
 
 
 @router.delete("/webhooks/{webhook}", status_code=204)
-def delete_webhook(webhook: WebhookPath, service: ServiceDep) -> None:
+def delete_webhook(webhook: WebhookPath, service: ServiceDep, expected: ExpectedTag) -> None:
     """Forget an address and its messages."""
     with transaction(service.sessions) as session:
+        _check_tag(session, webhook, expected)
         webhooks.delete_endpoint(session, endpoint_id=webhook)
+
+
+def _check_tag(session: Session, webhook: str, expected: ExpectedTags) -> None:
+    """Keep others from changing an address, and compare it with what the caller has read of it."""
+    before = WebhookAnswer.from_value(webhooks.lock_endpoint(session, endpoint_id=webhook))
+    check_tag("webhook", webhook, expected=expected, current=content_tag(before))
 
 
 @router.post("/webhooks/{webhook}/secret")

@@ -11,7 +11,6 @@ from sqlalchemy.orm import Session
 from app.db.tables import NodeAliasRow
 from app.documents.reading import FieldProblem, InvalidDocument, close_name
 from app.services.clusters import clusters
-from app.services.preconditions import ExpectedVersions
 from cluster_models.cluster.topology import Cluster
 from readers.proposal.aliases import AliasTable, is_host, spellings
 
@@ -36,14 +35,12 @@ def list_aliases(session: Session, *, reference: str) -> tuple[StoredAlias, ...]
     return present(_stored(session, stored.id), stored.cluster)
 
 
-def replace_aliases(
-    session: Session, *, reference: str, aliases: Sequence[StoredAlias], expected_version: ExpectedVersions = None
-) -> tuple[StoredAlias, ...]:
+def replace_aliases(session: Session, *, reference: str, aliases: Sequence[StoredAlias]) -> tuple[StoredAlias, ...]:
     """Store these aliases in place of all; the cluster keeps its version.
 
     Raises ``InvalidInput`` where a node is unknown, or a name is another's already.
     """
-    row = clusters.lock(session, reference=reference, expected_version=expected_version)
+    row = clusters.lock(session, reference=reference, expected_version=None)
     cluster = clusters.get_cluster(session, reference=row.id).cluster
     if problems := list(_problems(aliases, cluster)):
         raise InvalidDocument(problems)

@@ -156,6 +156,13 @@ def get_endpoint(session: Session, *, endpoint_id: str) -> Endpoint:
     return _endpoint(_row(session, endpoint_id))
 
 
+def lock_endpoint(session: Session, *, endpoint_id: str) -> Endpoint:
+    """The same, which nobody else changes until the transaction ends."""
+    row = _row(session, endpoint_id)
+    session.refresh(row, with_for_update=True)
+    return _endpoint(row)
+
+
 def list_endpoints(session: Session, *, limit: int, cursor: str | None = None) -> Page[Endpoint]:
     """Endpoints, newest first."""
     query = select(WebhookEndpointRow)

@@ -19,35 +19,12 @@ from app.db.tables import Base
 from app.db.tenancy import Owned
 from tests.app.access.callers import OURS, THEIRS, guarded, key_of, service_of, with_key
 from tests.app.api.test_idempotency import MODEL
-from tests.app.api_client import API, cluster_body, plan_body
-from tests.app.calibration_bodies import calibration_document
-from tests.app.failure_bodies import SITE, failed, job_body, plan_document, store_site
-from tests.routing_counts import in_full
+from tests.app.api_client import API, plan_body
+from tests.app.failure_bodies import SITE, store_site
+from tests.app.one_of_each import BODIES, one_of_each, operations
 
-CALIBRATION = calibration_document().model_dump(mode="json", by_alias=True)
-ROUTING = {"name": "secret-routing", "workloads": in_full("a")}
 CATALOGUES = {"framework", "adapter", "format", "name"}
 """Parameters that name what ships with the product."""
-"""Bodies that would be taken, were the thing in the path one's own; all others are empty."""
-BODIES: dict[str, Any] = {
-    "add_measurements": {"samples": []},
-    "answer_what_if": {"losses": [{"node": "n0"}]},
-    "change_job": {"weight": 2.0},
-    "change_node": {"state": "failed"},
-    "change_webhook": {"enabled": False},
-    "complete_replan_job": {},
-    "create_event_source": {"name": "watch", "adapter": "plain"},
-    "create_job": job_body("mine", "n4", "n5"),
-    "create_replan": {},
-    "fail_replan": {"problem": "It did not start."},
-    "propose_running_plan": {"plan": plan_document("n4", "n5")},
-    "receive_events": {"node": "n0", "state": "failed"},
-    "replace_aliases": {"aliases": []},
-    "replace_cluster": cluster_body(name="eight"),
-    "replace_routing": {"workloads": in_full("a")},
-    "replace_spares": {"nodes": []},
-    "report_events": {"node": "n0", "state": "failed"},
-}
 
 
 @pytest.fixture
@@ -55,39 +32,6 @@ def service(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
     """A service that asks for keys."""
     with guarded(tmp_path, database_url) as client:
         yield client
-
-
-def _owned(client: TestClient) -> dict[str, str]:
-    """One of everything, stored by a client; the values that path parameters take for it."""
-    store_site(client)
-    failed(client, "n0")
-    made: dict[str, str] = {"cluster": SITE.rpartition("/")[2], "node": "n0", "job": "a"}
-    for path, body, parameter in (
-        ("models", {"name": "secret-model", "model": MODEL}, "model"),
-        ("calibrations", {"name": "secret-calibration", "calibration": CALIBRATION}, "calibration"),
-        ("webhooks", {"url": "https://secret.example/"}, "webhook"),
-        ("plans", plan_body(), "plan"),
-        ("keys", {"name": "secret-key", "role": "viewer"}, "key"),
-        ("clusters/eight/event-sources", {"name": "secret-source", "adapter": "plain"}, "source"),
-    ):
-        answer = client.post(f"{API}/{path}", json=body)
-        assert answer.status_code in (201, 202), answer.text
-        made[parameter] = answer.headers["Location"].rpartition("/")[2]
-    assert client.post(f"{API}/routing", json=ROUTING).status_code == 201
-    assert client.post(f"{API}/webhooks/{made['webhook']}/ping").status_code == 202
-    made["snapshot"] = client.post(f"{SITE}/snapshots").json()["id"]
-    made["delivery"] = client.get(f"{API}/webhooks/{made['webhook']}/deliveries").json()["items"][0]["id"]
-    made["replan"] = client.get(f"{API}/replans").json()["items"][0]["id"]
-    made["running_plan"] = client.get(f"{SITE}/jobs/a/running-plans").json()["items"][0]["id"]
-    return made | {"name": "secret-routing"}
-
-
-def _operations(client: TestClient) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Method, path and description of every operation of the API."""
-    for path, methods in client.get(f"{API}/openapi.json").json()["paths"].items():
-        if path.startswith(API):
-            for method, operation in methods.items():
-                yield method.upper(), path, operation
 
 
 def _rows(client: TestClient) -> dict[str, list[Any]]:
@@ -107,9 +51,9 @@ def _rows(client: TestClient) -> dict[str, list[Any]]:
 def test_no_operation_reaches_what_is_another_tenants(service: TestClient) -> None:
     """Each is tried with ids of the other's things: it says that there are none, and nothing of theirs changes."""
     ours, theirs = (with_key(service, key_of(service, tenant)) for tenant in (OURS, THEIRS))
-    made = _owned(ours)
+    made = one_of_each(ours)
     before, tried = _rows(service), 0
-    for method, path, operation in _operations(service):
+    for method, path, operation in operations(service):
         names = re.findall(r"{(\w+)}", path)
         name = operation["operationId"]
         known = {each: made.get(each, "plain") for each in names}
@@ -155,8 +99,8 @@ def test_every_operation_refuses_without_its_scope(service: TestClient) -> None:
     """Without a key 401; with all scopes but the one that it needs 403; with that one alone neither."""
     without = {scope: with_key(service, key_of(service, OURS, *(set(Scope) - {scope}))) for scope in Scope}
     only = {scope: with_key(service, key_of(service, OURS, scope)) for scope in Scope}
-    scopes = {operation["operationId"]: operation.get("security") for _, _, operation in _operations(service)}
-    for method, path, operation in _operations(service):
+    scopes = {operation["operationId"]: operation.get("security") for _, _, operation in operations(service)}
+    for method, path, operation in operations(service):
         address = re.sub(r"{\w+}", "nothing", path.replace("{adapter}", "plain"))
         body = {"json": {}} if method not in ("GET", "DELETE") else {}
         right = next(right for name, right in RIGHTS.items() if name.endswith(f".{operation['operationId']}"))

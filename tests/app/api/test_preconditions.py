@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from app.conditional_requests import tags_in
 from app.settings import Role
 from tests.app.api_client import API, plan_body, running
 from tests.app.failure_bodies import SITE, job_body, store_cluster
+from tests.app.one_of_each import BODIES, one_of_each, operations
 
 CHANGES: list[tuple[str, str, str, Any]] = [
     (f"{SITE}/jobs/a", "PATCH", "weight", {"weight": 3.0}),
@@ -46,6 +48,26 @@ def test_the_second_of_two_changes_is_refused(
     assert client.request(method, path, json=body).status_code == 200
 
 
+def test_whatever_changes_or_forgets_takes_if_match(tmp_path: Path) -> None:
+    """Every such operation of the description: the tag of its GET is taken, another one refused."""
+    with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite", role=Role.WEB) as client:
+        made = one_of_each(client)
+        described = [
+            (method, re.sub(r"{(\w+)}", lambda found: made[found[1]], path), operation["operationId"])
+            for method, path, operation in operations(client)
+            if method in ("PUT", "PATCH", "DELETE")
+        ]
+        for tags, refused in (('"another"', True), (None, False)):
+            for method, path, name in sorted(described, key=lambda each: (each[0] == "DELETE", -len(each[1]))):
+                read = client.get(path).headers
+                assert "ETag" in read, f"{path} has no ETag"
+                body = {"json": BODIES[name]} if name in BODIES else {}
+                answer = client.request(method, path, headers={"If-Match": tags or read["ETag"]}, **body)
+                assert (answer.status_code == 412) is refused, (name, answer.text)
+                assert answer.status_code != 404, (name, answer.text)
+    assert len(described) > 15
+
+
 def test_a_plan_that_went_on_is_not_deleted_by_its_old_tag(client: TestClient) -> None:
     """Called off since it was read: 412, and with the tag of now it is gone."""
     plan = client.post(f"{API}/plans", json=plan_body()).headers["Location"]
@@ -72,7 +94,7 @@ def test_a_plan_that_went_on_is_not_deleted_by_its_old_tag(client: TestClient) -
 )
 def test_tags_are_compared_as_the_standard_says(client: TestClient, tags: str, status: int) -> None:
     """Any of a list, weak ones never, a tag that is none of ours is that of nothing; what is no tag is wrong."""
-    answer = client.put(f"{SITE}/aliases", json={"aliases": []}, headers={"If-Match": tags})
+    answer = client.patch(f"{SITE}/nodes/n7", json={}, headers={"If-Match": tags})
     assert answer.status_code == status, answer.text
 
 
