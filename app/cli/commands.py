@@ -24,7 +24,7 @@ from app.cli.failures import failure_commands
 from app.cli.groups import add_groups
 from app.cli.planning import comparison_commands, lengths_command
 from app.cli.planning.serving_options import Also, Exports, MaxGpus, Objective, Pin, ServingOptions
-from app.cli.server import Server, ServerAddress, ServerKey, choose_server
+from app.cli.server import Background, Server, ServerAddress, ServerKey, choose_server
 from app.cli.service import access_commands, service_commands
 
 app = typer.Typer(
@@ -375,6 +375,7 @@ def _options(
     *,
     server: ServerAddress = None,
     key: ServerKey = None,
+    background: Background = False,
     _version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
@@ -382,7 +383,7 @@ def _options(
     """Plans how a large language model is spread over a GPU cluster as it was measured, with a proof."""
     source = context.get_parameter_source("server")
     is_typed = source is not None and source.name == "COMMANDLINE"
-    choose_server(Server(server, key), command=context.invoked_subcommand, is_typed=is_typed)
+    choose_server(Server(server, key, background), command=context.invoked_subcommand, is_typed=is_typed)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -22,6 +22,9 @@ ServerAddress = Annotated[
         help="Service to plan on and to keep things in, as http://planner.example:8080; none: this process.",
     ),
 ]
+Background = Annotated[
+    bool, typer.Option("--background", help="Plans asked of that service let all others go first.")
+]
 ServerKey = Annotated[
     str | None, typer.Option("--key", metavar="KEY", envvar="MESHWRIGHT_KEY", help="Key of that service.")
 ]
@@ -29,10 +32,14 @@ ServerKey = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A service by its address, and the key for it; without an address there is none."""
+    """A service by its address, and the key for it; without an address there is none.
+
+    Plans that are asked of it ``background`` let all others go first.
+    """
 
     address: str | None = None
     key: str | None = None
+    background: bool = False
 
 
 _NONE: Final = Server()
@@ -44,6 +51,8 @@ def choose_server(server: Server, *, command: str | None, is_typed: bool) -> Non
     if is_typed and command not in ASK_A_SERVICE:
         problem, remedy = f"is not asked by {command}", f"leave it out, or use {', '.join(sorted(ASK_A_SERVICE))}"
         raise InvalidInput("--server", server.address, problem, remedy)
+    if server.background and server.address is None:
+        raise InvalidInput("--background", True, "concerns plans of a service", "name it with --server")
     _CHOSEN.set(server)
 
 

@@ -75,6 +75,25 @@ def test_what_the_service_refuses_is_one_line_here(files: list[str], capsys: pyt
     assert "nowhere" in err
 
 
+@pytest.mark.usefixtures("_served")
+def test_a_plan_in_the_background_is_asked_for_as_such(
+    files: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a service alone: here nobody else waits."""
+    asked, create_plan = [], Client.create_plan
+
+    def noted(client: Client, body: dict[str, object]) -> object:
+        asked.append(body["background"])
+        return create_plan(client, body)
+
+    monkeypatch.setattr(Client, "create_plan", noted)
+    for words in ([], ["--background"]):
+        assert main([*SERVER, *words, "plan", *files, "--json"]) == 0
+    assert asked == [False, True]
+    assert main(["--background", "plan", *files]) == 2
+    assert "--server" in capsys.readouterr().err
+
+
 def test_a_server_is_refused_by_what_does_not_ask_it(capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody is led to believe that something was stored elsewhere."""
     assert main([*SERVER, "export", "plan.json", "--format", "json"]) == 2

@@ -17,6 +17,7 @@ from app.cli.connection import service
 from app.cli.endings import Failed
 from app.cli.files import is_path, naming, read_text
 from app.cli.progress import progress_line, shown_progress
+from app.cli.server import chosen_server
 from app.cli.terminal import error_console
 from app.client import Client
 from app.db.status import OPEN_STATUSES
@@ -88,7 +89,7 @@ def followed(asked: Client, cluster: str, body: Mapping[str, Any], options: Sear
 
 def _result(asked: Client, body: Mapping[str, Any]) -> ResultDocument:
     """Result of a request once its search has ended; raises ``Failed`` where it has none."""
-    accepted = asked.create_plan(body)
+    accepted = asked.create_plan({**body, "background": chosen_server().background})
     try:
         with shown_progress(error_console(), _line) as show:
             for event in asked.stream_plan(accepted.id):

@@ -27,6 +27,7 @@ from cluster_models.training.workload import (
 Options = tuple[tuple[str, str], ...]
 """Values with their words."""
 
+TURNS: Final[Options] = (("", "with all others"), ("true", "after all others, in the background"))
 NOT_SAID = ("", "not said")
 _PASTE = ("", "paste one below")
 _AS_CALIBRATED = ("", "none: imbalance as calibrated")
@@ -79,6 +80,7 @@ class Choices:
     framework: Options
     precision: Options = tuple((value, value.upper()) for value in Precision)
     settings: tuple[Setting, ...] = tuple(map(Setting.of, SETTINGS))
+    turns: Options = TURNS
     expert_order: Options = (("", "may be permuted"), ("true", "stays as in the checkpoint"))
     method: Options = (
         (TrainingMethod.LIKELIHOOD, "next tokens"),

@@ -119,6 +119,7 @@ def blank(*, time_limit_s: float) -> Typed:
         **dict.fromkeys(FIELDS, ""),
         "time_limit_s": f"{time_limit_s:g}",
         "effort": "1",
+        "background": "",
     }
 
 

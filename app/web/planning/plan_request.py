@@ -132,6 +132,11 @@ def _routing_weights(values: Typed) -> dict[str, Any] | None:
     return read_document(_Weights, {"routing_weights": weights or None}, what="weights").routing_weights
 
 
+def background(values: Typed) -> bool:
+    """Whether the plan lets all others go first."""
+    return bool(values["background"] == "true")
+
+
 def _keep_expert_order(values: Typed) -> bool:
     return bool(values["keep_expert_order"] == "true")
 
@@ -155,4 +160,5 @@ _PARTS: Final[dict[str, Callable[[Typed], object]]] = {
     "routing": _routing,
     "routing_weights": _routing_weights,
     "keep_expert_order": _keep_expert_order,
+    "background": background,
 }

@@ -10,9 +10,9 @@ from app.documents.reading import Document, FieldProblem, parse_text, read_docum
 from app.documents.serving import ServingWorkloadDocument
 from app.services.field_paths import errors_under
 from app.services.planning.requests import OptionsDocument, ServedModelRequest, ServingPlanRequest
-from app.web.planning.choices import Options
+from app.web.planning.choices import TURNS, Options
 from app.web.planning.form import FormProblem, Typed, names, number, options_data, sentence_of
-from app.web.planning.plan_request import asked_cluster, asked_model, read_parts
+from app.web.planning.plan_request import asked_cluster, asked_model, background, read_parts
 from cluster_models.serving.engines import DEFAULT_ENGINE, serving_engines
 from cluster_models.serving.goal import PINNABLE, ServingMode, ServingObjective
 from cluster_models.serving.workload import CacheFormat, WeightFormat
@@ -56,6 +56,7 @@ _OTHERS: Final = {
     "avoid_nodes": "Nodes to avoid",
     "time_limit_s": "Time limit, seconds",
     "effort": "Effort",
+    "background": "Turn",
 }
 LABELS: Final = _OTHERS | _NUMBERS | _WORDS | _DRAFTS | {f"pinned_{name}": _PINS[name] for name in PINNABLE}
 _FORMATS: Final = tuple((each.value, each.value) for each in WeightFormat)
@@ -68,6 +69,7 @@ CHOICES: Final[Mapping[str, Options]] = {
         (ServingMode.AGGREGATED.value, "one replica does both phases"),
         (ServingMode.SPLIT.value, "prefill apart from decode"),
     ),
+    "background": TURNS,
     "objective": (
         ("", "fewest GPUs within the limits, or most tokens where there are none"),
         (ServingObjective.THROUGHPUT.value, "most tokens a second for this load"),
@@ -177,4 +179,5 @@ _PARTS: Final[dict[str, Callable[[Typed], object]]] = {
     "workload": _workload,
     "others": _others,
     "options": _options,
+    "background": background,
 }

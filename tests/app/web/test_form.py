@@ -11,6 +11,7 @@ from app.documents.framework import settings_of
 from app.documents.reading import FieldProblem, problems_of, read_document
 from app.documents.workload import WorkloadDocument
 from app.web.planning.form import at_fields, blank, degrees_in_use, filled, options_data, typed, workload_data
+from app.web.planning.plan_request import plan_request
 from cluster_models.errors import InvalidInput
 from cluster_models.training.framework_choices import AttentionKernels, CudaGraphs, ExpertDispatch, Float8Scaling
 from cluster_models.training.frameworks import frameworks
@@ -27,6 +28,13 @@ def test_the_form_as_it_comes_spells_the_default_workload() -> None:
     """Nothing but the two sizes typed gives the defaults of the domain, so the form changes no plan silently."""
     document = read_document(WorkloadDocument, workload_data(_typed()), what="workload")
     assert document.to_value() == TrainingWorkload(sequence_length=2048, global_batch=8)
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_the_form_says_whose_turn_it_is(chosen: bool) -> None:
+    """A plan in the background lets all others go first."""
+    typed_in = _typed(cluster="c", model="llama-3-8b", background="true" if chosen else "")
+    assert plan_request(typed_in).background is chosen
 
 
 def test_a_workload_survives_the_form() -> None:
