@@ -67,10 +67,6 @@ def ratio_drawing(runs: Sequence[MeasuredRunRecord]) -> Drawing | None:
     )
 
 
-def _level(y: float, style: str) -> Line:
-    return Line(_LEFT, y, _WIDTH - _RIGHT, y, style)
-
-
 def _height_of(log_ratio: float, extent: float) -> float:
     room = _HEIGHT - _TOP - _BOTTOM
     return _TOP + room * (0.5 - 0.5 * log_ratio / extent)

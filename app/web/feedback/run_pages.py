@@ -30,6 +30,7 @@ from app.services.feedback import drifts, recalibration
 from app.services.feedback.drifts import Grouping
 from app.services.feedback.measured_runs import RunFilter
 from app.web.error_pages import PageRoute
+from app.web.feedback.prediction_drawings import prediction_scatter, residual_rows
 from app.web.feedback.ratio_drawing import ratio_drawing
 from app.web.origin import sent_form
 from app.web.rendering import page
@@ -99,6 +100,8 @@ def _runs(request: Request, cluster: str, framework: str, *, problem: str = "") 
         summary=summary(drift),
         suspects=[suspect_sentence(each) for each in drift.suspects],
         picture=ratio_drawing(found.runs),
+        scatter=prediction_scatter(found.runs),
+        residuals=residual_rows(found.runs),
         groups=[drift_cells(each) for each in drift.groups if each.by is not Grouping.NODE],
         nodes=[drift_cells(each) for each in drift.groups if each.by is Grouping.NODE],
         group_columns=DRIFT_COLUMNS,

@@ -33,7 +33,11 @@ def test_runs_drift_and_a_calibration_that_is_accepted(tmp_path: Path) -> None:
         words = told(browser.get("/runs").text)
         assert "4 runs reported; 1 slow part suspected" in words
         assert "Node b of two-and-a-spare computes 9.1 % longer" in words
-        assert "Measured over predicted step" in browser.get("/runs").text
+        text = browser.get("/runs").text
+        assert "Measured over predicted step" in text
+        assert "Measured against predicted step. On the line steps are as predicted" in text
+        row = re.search(r">megatron[^<]*, [^<]+: 4</text>", text)
+        assert row is not None, "frameworks and GPUs with how many runs they have"
         offered = browser.post("/runs", data={"name": "ours"})
         assert offered.status_code == 200
         assert "What it would change" in told(offered.text)
