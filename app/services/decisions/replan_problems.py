@@ -6,12 +6,13 @@ overtook, the state of a job is surely where it was before.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import select
+from sqlalchemy import Text, select, type_coerce
 from sqlalchemy.orm import Session
 
 from app.db.running_tables import RunningPlanRow
@@ -26,6 +27,7 @@ from app.services.health import health_events
 from app.services.health.affected_holders import concerns
 from app.services.running import occupancy
 from app.services.running.job_plans import JobPlan, job_plans
+from app.services.running.plan_contents import training_plan_of
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.cluster.topology import Cluster
 from cluster_models.health.conditions import Condition
@@ -99,20 +101,28 @@ def situation(
     return Situation(snapshot, document, quarantine)
 
 
-def request_of(session: Session, *, snapshot: dict[str, Any], document: Mapping[str, Any]) -> ReplanRequest:
-    """The request that a replan keeps, with the plans of its jobs."""
+def request_of(
+    session: Session, *, snapshot: dict[str, Any], document: Mapping[str, Any], as_values: bool = False
+) -> ReplanRequest:
+    """The request that a replan keeps, with the plans of its jobs: documents, or ``as_values`` for this process.
+
+    Those of deployments are documents always.
+    """
     served = document.get("deployments", [])
     ids = [*base_of(document).values(), *(each["meant_plan_id"] for each in served if each["meant_plan_id"])]
-    query = select(RunningPlanRow.id, RunningPlanRow.plan, RunningPlanRow.fitted).where(RunningPlanRow.id.in_(ids))
+    text = type_coerce(RunningPlanRow.plan, Text)
+    query = select(RunningPlanRow.id, text, RunningPlanRow.fitted).where(RunningPlanRow.id.in_(ids))
     plans = {plan_id: (plan, fitted) for plan_id, plan, fitted in session.execute(query)}
+    read = training_plan_of if as_values else json.loads
     jobs = []
     for job in document["jobs"]:
         plan, fitted = plans[job["running_plan_id"]]
-        jobs.append({**job, "plan": plan, "fitted": fitted})
+        jobs.append({**job, "plan": read(plan), "fitted": fitted})
     deployments = []
     for each in served:
         meant = plans.get(each["meant_plan_id"]) if each["meant_plan_id"] != each["running_plan_id"] else None
-        deployments.append({**each, "plan": plans[each["running_plan_id"]][0], "meant": meant and meant[0]})
+        plan, _ = plans[each["running_plan_id"]]
+        deployments.append({**each, "plan": json.loads(plan), "meant": meant and json.loads(meant[0])})
     return ReplanRequest(**{**document, "snapshot": snapshot, "jobs": jobs, "deployments": deployments})
 
 

@@ -49,7 +49,7 @@ def answer_safely(sessions: SessionFactory, *, replan_id: str, now: datetime | N
 
 def problem_of(session: Session, found: Situation) -> SharedProblem:
     """The question that a situation puts."""
-    request = replan_problems.request_of(session, snapshot={}, document=found.document)
+    request = replan_problems.request_of(session, snapshot={}, document=found.document, as_values=True)
     return request.to_shared(found.snapshot)
 
 
