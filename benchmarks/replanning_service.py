@@ -1,9 +1,11 @@
 """How soon a running service answers failures: a real server on loopback with SQLite, asked over its public API.
 
-    python -m benchmarks.replanning_service [--nodes 256 --jobs 50] [--leaf-only] [--json]
+    python -m benchmarks.replanning_service [--nodes 256 --jobs 50] [--node-only | --leaf-only] [--unprepared]
+        [--json]
 
 Registers made-up jobs (``benchmarks.replanning_cases``) on a made-up cluster, lets the service prepare, then loses
-one node and, after that replan was carried out, a whole leaf.  CPU seconds are those of the serving process.
+one node and, after that replan was carried out, a whole leaf.  CPU seconds are those of the thread that answers,
+and of the whole serving process, which minds its other work meanwhile.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ SPARES: Final = 8
 LONGEST_WAIT_S: Final = 1800.0
 QUIET_S: Final = 8.0
 """Without a solving process for so long, everything is prepared: the keeper looks every three seconds."""
+BOTH: Final = slice(0, 2)
 MOST_LOG: Final = 5000
 """Characters of the server's log that are shown where a request fails."""
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -45,7 +48,8 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 class Answered:
     """Outcome of one batch of reports.
 
-    ``reply_s`` and ``reply_cpu_s``: until the reply, which has the safe answer.  ``decision_s``: from the order to
+    ``reply_s``, ``reply_cpu_s`` of the busiest thread and ``process_cpu_s``: until the reply, which has the safe
+    answer.  ``decision_s``: from the order to
     decide to the proposal, of which the search may take 15 s.
     """
 
@@ -54,6 +58,7 @@ class Answered:
     has_safe_answer: bool
     reply_s: float
     reply_cpu_s: float
+    process_cpu_s: float
     decision_s: float
     gap: float
     stopped_by: str
@@ -61,12 +66,15 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Figures of one size of cluster.  ``prepare_s``: until every job was prepared for the loss of any node."""
+    """Figures of one size of cluster.
+
+    ``prepare_s``: until every job was prepared for the loss of any node, ``None`` where nobody waited for that.
+    """
 
     nodes: int
     jobs: int
     register_s: float
-    prepare_s: float
+    prepare_s: float | None
     answers: tuple[Answered, ...]
     database_mib: float
     rss_mib: float
@@ -84,10 +92,13 @@ class Server:
         """The answer to a request; raises ``httpx2.HTTPStatusError``."""
         return self.client.request(method, f"/api/v1{path}", json=body).raise_for_status().json()
 
-    def cpu_s(self) -> float:
-        """CPU seconds of the serving process, without its solvers."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+    def cpu_s(self) -> dict[str, float]:
+        """CPU seconds of each thread of the serving process; solvers are processes of their own."""
+        found = {}
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            fields = (task / "stat").read_text().rsplit(")", 1)[1].split()
+            found[task.name] = (int(fields[11]) + int(fields[12])) / _TICKS
+        return found
 
     def is_solving(self) -> bool:
         """Whether the service has a solving process."""
@@ -129,8 +140,11 @@ def serving() -> Iterator[Server]:
             process.wait()
 
 
-def measure(nodes: int, jobs: int, *, leaf_only: bool = False) -> Measured:
-    """Register ``jobs`` jobs on ``nodes`` nodes, lose a node, and then a leaf."""
+def measure(nodes: int, jobs: int, *, losses: slice = BOTH, waits: bool = True) -> Measured:
+    """Register ``jobs`` jobs on ``nodes`` nodes, lose a node, and then a leaf, or what ``losses`` leaves of that.
+
+    ``waits``: until everything is prepared.
+    """
     site = crowd(jobs, nodes, SMALLER)
     with serving() as server:
         cluster = server.call("POST", "/clusters", _json(ClusterDocument.from_cluster(site.whole.cluster)))["name"]
@@ -140,17 +154,19 @@ def measure(nodes: int, jobs: int, *, leaf_only: bool = False) -> Measured:
             server.call("POST", f"/clusters/{cluster}/jobs", body)
         registered = time.perf_counter()
         server.call("PUT", f"/clusters/{cluster}/spares", {"nodes": list(site.free[:SPARES])})
-        _wait_until_still(server)
+        if waits:
+            _wait_until_still(server)
         prepared = time.perf_counter()
         answers = []
-        for case, lost in _losses(site)[leaf_only:]:
+        for case, lost in _losses(site)[losses]:
             answers.append(_answer(server, cluster, case, lost))
-            _wait_until_still(server)
+            if waits:
+                _wait_until_still(server)
         return Measured(
             nodes,
             jobs,
             registered - started,
-            prepared - registered - QUIET_S,
+            prepared - registered - QUIET_S if waits else None,
             tuple(answers),
             server.database_mib(),
             server.rss_mib(),
@@ -168,9 +184,10 @@ def _losses(site: Crowd) -> list[tuple[str, tuple[str, ...]]]:
 def _answer(server: Server, cluster: str, case: str, lost: Sequence[str]) -> Answered:
     """Report ``lost`` as failed, wait for the decision, and carry it out."""
     reports = [{"node": name, "state": "failed"} for name in lost]
-    cpu_s, started = server.cpu_s(), time.perf_counter()
+    before, started = server.cpu_s(), time.perf_counter()
     replan = server.call("POST", f"/clusters/{cluster}/events", reports)["replan"]
-    reply_s, reply_cpu_s = time.perf_counter() - started, server.cpu_s() - cpu_s
+    reply_s = time.perf_counter() - started
+    cpu_s = [seconds - before.get(thread, 0.0) for thread, seconds in server.cpu_s().items()]
     has_safe_answer = server.call("GET", f"/replans/{replan}")["has_safe_answer"]
     asked = time.perf_counter()
     server.call("POST", f"/clusters/{cluster}/replans", {})
@@ -182,7 +199,15 @@ def _answer(server: Server, cluster: str, case: str, lost: Sequence[str]) -> Ans
     decision = found["decision"]
     touched = len(decision["jobs"])
     return Answered(
-        case, touched, has_safe_answer, reply_s, reply_cpu_s, decision_s, decision["gap"], decision["stopped_by"]
+        case,
+        touched,
+        has_safe_answer,
+        reply_s,
+        max(cpu_s),
+        sum(cpu_s),
+        decision_s,
+        decision["gap"],
+        decision["stopped_by"],
     )
 
 
@@ -235,21 +260,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--nodes", type=int, default=256, help="nodes of 8 GPUs")
     parser.add_argument("--jobs", type=int, default=50, help="jobs that run on them")
-    parser.add_argument("--leaf-only", action="store_true", help="lose a leaf only, not a node before")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--node-only", dest="losses", action="store_const", const=slice(0, 1), help="lose a node only, no leaf"
+    )
+    which.add_argument(
+        "--leaf-only",
+        dest="losses",
+        action="store_const",
+        const=slice(1, 2),
+        help="lose a leaf only, not a node before",
+    )
+    parser.set_defaults(losses=BOTH)
+    parser.add_argument("--unprepared", action="store_true", help="wait for no preparation, which takes longest")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     asked = parser.parse_args(arguments)
-    found = measure(asked.nodes, asked.jobs, leaf_only=asked.leaf_only)
+    found = measure(asked.nodes, asked.jobs, losses=asked.losses, waits=not asked.unprepared)
     if asked.json:
         print(json.dumps(asdict(found), indent=2))
         return 0
+    prepared = "not prepared" if found.prepare_s is None else f"prepared {found.prepare_s:.0f} s later"
     print(
-        f"{found.jobs} jobs on {found.nodes} nodes: registered in {found.register_s:.1f} s, prepared "
-        f"{found.prepare_s:.0f} s later, database {found.database_mib:.0f} MiB, memory {found.rss_mib:.0f} MiB"
+        f"{found.jobs} jobs on {found.nodes} nodes: registered in {found.register_s:.1f} s, {prepared}, "
+        f"database {found.database_mib:.0f} MiB, memory {found.rss_mib:.0f} MiB"
     )
     for answer in found.answers:
         safe = "with" if answer.has_safe_answer else "without"
         print(
-            f"  {answer.case}: reply after {answer.reply_s:.2f} s ({answer.reply_cpu_s:.2f} s CPU) {safe} a safe "
+            f"  {answer.case}: reply after {answer.reply_s:.2f} s ({answer.reply_cpu_s:.2f} s CPU, of the "
+            f"process {answer.process_cpu_s:.2f} s) {safe} a safe "
             f"answer; decision on {answer.jobs_touched} jobs after {answer.decision_s:.1f} s, "
             f"gap {100 * answer.gap:.2f} % ({answer.stopped_by})"
         )

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -34,6 +35,7 @@ Terms = Sequence[tuple[int, float]]
 """A linear expression: columns with their factors."""
 
 _LOWER_BOUND: Final = re.compile(r"^(?:Lower bound:|Continuous objective value is)\s*([-+0-9.eE]+)", re.MULTILINE)
+_version = cache(version)
 
 
 class IlpStatus(StrEnum):
@@ -133,7 +135,7 @@ class ModelBuilder:
 
 def solver_versions() -> dict[str, str]:
     """Versions of the back ends, for the provenance of a plan."""
-    return {"pulp": version("pulp"), "highs": version("highspy"), "cbc": "as shipped with pulp"}
+    return {"pulp": _version("pulp"), "highs": _version("highspy"), "cbc": "as shipped with pulp"}
 
 
 def solve_relaxation(

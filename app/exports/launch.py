@@ -123,10 +123,11 @@ def binding(options: Options) -> str:
 
 
 def sharing(launch: Launch) -> list[str]:
-    """Whole nodes, except where other jobs hold their first GPUs."""
+    """Whole nodes, except where other jobs hold their first GPUs, or these are lost."""
     if launch.whole_hosts:
         return ["#SBATCH --exclusive"]
-    return ["# Other jobs hold GPUs of these nodes: needs a partition that shares nodes and hides no GPU of them."]
+    left_out = "# Leaves out GPUs of these nodes, which others hold or which are lost"
+    return [f"{left_out}: needs a partition that shares nodes and hides no GPU of them."]
 
 
 def _hostfile(launch: Launch, options: Options) -> Files:  # noqa: ARG001 - the shape of every renderer

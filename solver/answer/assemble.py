@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from functools import cache
 from importlib.metadata import version
 from types import MappingProxyType
 from typing import Final
@@ -28,6 +29,7 @@ from solver.refine import Candidate
 
 COST_MODEL_VERSION: Final = "1"
 """Changes whenever the same inputs may give another predicted time or memory."""
+_version = cache(version)
 
 
 def configuration_of(candidate: Candidate) -> Configuration:
@@ -111,7 +113,7 @@ def assemble_plan(
 def provenance(problem: PlanningProblem, options: SearchOptions) -> Provenance:
     """Origin of a plan (or of the lack of one)."""
     return Provenance(
-        product_version=version("meshwright"),
+        product_version=_version("meshwright"),
         cost_model_version=COST_MODEL_VERSION,
         cluster_name=problem.snapshot.cluster.name,
         snapshot_id=problem.snapshot.id,

@@ -212,6 +212,7 @@ def test_ranks_are_bound_to_the_gpus_that_are_free() -> None:
     assert "    a) NODE_RANK=1; GPUS=4,5,6,7 ;;\n" in rendered("torchrun", beside)
     assert 'export GPUS="0,1,2,3 4,5,6,7"' in rendered("slurm", beside)
     assert "--exclusive" not in rendered("slurm", beside)
+    assert "which others hold or which are lost" in rendered("slurm", beside)
     assert "#SBATCH --exclusive" in rendered("slurm", plan)
 
 

@@ -24,7 +24,7 @@ from app.services.clusters.live_clusters import Held, as_held, read_held
 from app.services.decisions import replan_settings
 from app.services.decisions.replan_settings import ReplanSettings
 from app.services.health import health_events
-from app.services.health.affected_holders import concerns
+from app.services.health.affected_holders import concerning
 from app.services.running import occupancy
 from app.services.running.job_plans import JobPlan, job_plans
 from app.services.running.plan_contents import training_plan_of
@@ -140,13 +140,12 @@ def _back_after(
     gpus: dict[str, set[tuple[str, int]]] = {}
     for gpu, job_id in held.running.items():
         gpus.setdefault(job_id, set()).add(gpu)
+    out = [(each.entity, settings.back_s(each.entity.kind)) for each in conditions if each.state in LEAVING]
     found: dict[str, float] = {}
-    for condition in conditions:
-        if condition.state in LEAVING:
-            back_s = settings.back_s(condition.entity.kind)
-            for job_id, own in gpus.items():
-                if concerns(condition.entity, frozenset(own), nodes):
-                    found[job_id] = max(back_s, found.get(job_id, 0.0))
+    for job_id, own in gpus.items():
+        concerns = concerning(frozenset(own), nodes)
+        if times := [back_s for entity, back_s in out if concerns(entity)]:
+            found[job_id] = max(times)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from app.services.running.occupancy import Gpus
@@ -27,29 +27,29 @@ def fresh_trouble(before: Iterable[Condition], after: Iterable[Condition]) -> tu
 
 def touched(conditions: Iterable[Condition], held: Mapping[str, Gpus], cluster: Cluster) -> tuple[str, ...]:
     """Who of ``held`` has a GPU, node, card or way that one of ``conditions`` is about, in their order."""
-    nodes = {node.name: node for node in cluster.nodes}
-    conditions = tuple(conditions)
-    return tuple(
-        holder
-        for holder, gpus in held.items()
-        if any(concerns(condition.entity, gpus, nodes) for condition in conditions)
-    )
+    nodes, conditions = {node.name: node for node in cluster.nodes}, tuple(conditions)
+    concerns = {holder: concerning(gpus, nodes) for holder, gpus in held.items()}
+    return tuple(holder for holder in held if any(concerns[holder](each.entity) for each in conditions))
 
 
-def concerns(entity: Entity, gpus: Gpus, nodes: Mapping[str, Node]) -> bool:
-    """Whether what becomes of ``entity`` can matter to ranks on ``gpus``.
+def concerning(gpus: Gpus, nodes: Mapping[str, Node]) -> Callable[[Entity], bool]:
+    """Whether what becomes of a part can matter to ranks on ``gpus``.
 
     A GPU whose number is not known (``PCI:...``) may be any of its node.
     """
     on = {node for node, _gpu in gpus}
-    if entity.kind is EntityKind.SWITCH:
-        label, _, place = entity.part.partition(":")
-        return any(name in nodes and nodes[name].place(label) == place for name in on)
-    if entity.kind is EntityKind.LINK:
-        return entity.node in on and entity.part in on
-    if entity.kind is EntityKind.GPU and entity.part.isdecimal():
-        return (entity.node, int(entity.part)) in gpus
-    return entity.node in on
+
+    def concerns(entity: Entity) -> bool:
+        if entity.kind is EntityKind.SWITCH:
+            label, _, place = entity.part.partition(":")
+            return any(name in nodes and nodes[name].place(label) == place for name in on)
+        if entity.kind is EntityKind.LINK:
+            return entity.node in on and entity.part in on
+        if entity.kind is EntityKind.GPU and entity.part.isdecimal():
+            return (entity.node, int(entity.part)) in gpus
+        return entity.node in on
+
+    return concerns
 
 
 def _mark(condition: Condition) -> tuple[object, ...]:

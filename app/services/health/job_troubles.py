@@ -14,7 +14,7 @@ from app.db.status import PlanKind
 from app.serialization import load
 from app.services.clusters import clusters, live_clusters
 from app.services.health import health_events
-from app.services.health.affected_holders import TROUBLE, concerns
+from app.services.health.affected_holders import TROUBLE, concerning
 from app.services.running.occupancy import Gpus
 from cluster_models.cluster.topology import Node
 from cluster_models.health.conditions import Condition
@@ -52,7 +52,8 @@ def troubles_of(session: Session, *, jobs: Sequence[RunningJobRow]) -> dict[str,
         runs_on.setdefault(job_id, set()).add(gpu)
     for job in jobs:
         gpus = frozenset(runs_on.get(job.id, ()))
-        own = tuple(each for each in conditions if concerns(each.entity, gpus, nodes))
+        concerns = concerning(gpus, nodes)
+        own = tuple(each for each in conditions if concerns(each.entity))
         if own:
             found[job.id] = JobTrouble(own, _stops(job, own, gpus, nodes))
     return found
@@ -65,7 +66,8 @@ def _stops(job: RunningJobRow, own: Sequence[Condition], gpus: Gpus, nodes: Mapp
         return any(_stops_training(each, gpus, policy) for each in own)
     parts = (EntityKind.LINK, EntityKind.NIC)
     failed = [each for each in own if each.state is HealthState.FAILED and each.entity.kind not in parts]
-    return all(any(concerns(each.entity, frozenset({gpu}), nodes) for each in failed) for gpu in gpus)
+    alone = (concerning(frozenset({gpu}), nodes) for gpu in gpus)
+    return all(any(concerns(each.entity) for each in failed) for concerns in alone)
 
 
 def _stops_training(condition: Condition, gpus: Gpus, policy: RecoveryPolicy) -> bool:

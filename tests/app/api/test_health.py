@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode, checks
 from schemathesis.specs.openapi import checks as openapi
-from sqlalchemy import text
+from sqlalchemy import text, update
 from structlog.testing import capture_logs
 
 from app.db.engine import SessionFactory, transaction
+from app.db.tables import WorkerRow
 from app.main import create_app
 from app.services import workers
 from app.settings import Role, Settings
@@ -53,6 +55,17 @@ def test_who_runs_already_goes_on_while_a_newer_version_is_rolled_out(
         with client.app.state.service.engine.begin() as connection:  # type: ignore[attr-defined]
             connection.execute(text("UPDATE alembic_version SET version_num = :new"), {"new": revision})
         assert client.get("/readyz").status_code == status
+
+
+def test_workers_that_cannot_write_their_signs_of_life_count_as_silent(tmp_path: Path) -> None:
+    """So a disk without room shows; a worker that restarts may be silent for half a minute."""
+    with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite", role=Role.WEB) as client:
+        sessions = client.app.state.service.sessions  # type: ignore[attr-defined]
+        for silent_s, status in ((20, 200), (40, 503)):
+            with transaction(sessions) as session:
+                workers.beat(session, executor_id="w", pid=1, pid_scope="m")
+                session.execute(update(WorkerRow).values(beat_at=datetime.now(UTC) - timedelta(seconds=silent_s)))
+            assert client.get("/readyz").status_code == status
 
 
 def test_a_database_that_is_away_is_said_to_be_so(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from app.services.decisions import replan_settings, replan_solves, replans, repo
 from app.services.decisions.replan_settings import ReplanSettings
 from app.services.errors import Conflict, IdempotencyKeyReused
 from app.services.health import health_events
-from app.services.running import occupancy
+from app.services.running import occupancy, running_jobs
 from app.services.running.running_jobs import JobRecord
 from cluster_models.errors import InvalidInput
 from cluster_models.health.events import EntityKind, HealthState
@@ -79,7 +79,7 @@ def test_reports_within_a_window_are_one_replan(sessions: SessionFactory) -> Non
         assert first.replan_id == second.replan_id is not None
         assert first.wants_safe_answer
         assert second.wants_safe_answer
-        replan = replans.get_replan(session, replan_id=first.replan_id)
+        replan = replans.get_replan(session, replan_id=second.replan_id)
         assert replan.status is ReplanStatus.COLLECTING
         assert replan.window_ends_at == START + timedelta(seconds=60)
         assert len(replan.event_ids) == 2
@@ -170,6 +170,28 @@ def test_an_answer_that_is_asked_for_again_is_given(sessions: SessionFactory) ->
         second = reports.request_replan(session, reference=CLUSTER, reason="decide now", now=START)
         assert (
             replan_solves.begin_attempt(session, replan_id=second, now=START + timedelta(seconds=200)) is not None
+        )
+
+
+@on_sqlite
+def test_a_spare_that_fails_does_not_call_a_wake_up_off(sessions: SessionFactory) -> None:
+    """A paused job is about to start again when an idle spare fails: it is decided anew, and not forgotten."""
+    with transaction(sessions) as session:
+        _two_jobs(session)
+        opened = report(session, told("n0")).replan_id
+        assert opened is not None
+        a, b = (running_jobs.get_job(session, reference=CLUSTER, job=name) for name in "ab")
+        solved(session, opened, decided({a: (RecoveryAction.PAUSE, None)}, untouched=[b]))
+        replans.approve_replan(session, replan_id=opened)
+        replans.finish_applied(session, replan_id=opened)
+        report(session, told("n0", HealthState.RECOVERED, at_s=3600), at_s=3600)
+        (woken,) = timed_replans.wake_waiting(session, now=START + timedelta(seconds=4300))
+        solved(session, woken, decided({a: (RecoveryAction.SWAP, plan_on("n6", "n7"))}, untouched=[b]), at_s=4301)
+        later = report(session, told("n7", at_s=4310), at_s=4310).replan_id
+        assert later not in (None, woken)
+        assert later is not None
+        assert (
+            replan_solves.begin_attempt(session, replan_id=later, now=START + timedelta(seconds=4400)) is not None
         )
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from sqlalchemy import select
 
 from app.db.engine import SessionFactory, transaction
+from app.db.running_tables import RunningPlanRow
 from app.services.clusters import clusters
 from app.services.clusters.clusters import NodeChange
-from app.services.decisions import replan_problems, safe_answers
+from app.services.decisions import replan_problems, replans, safe_answers
 from cluster_models.cluster.topology import NodeState
-from tests.app.running_rows import CLUSTER, add_cluster, add_job
+from cluster_models.jobs.recovery import RecoveryAction
+from tests.app.running_rows import CLUSTER, add_cluster, add_job, decided, failed_job, plan_on, solved
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -31,6 +34,18 @@ def test_a_version_that_was_rolled_back_is_not_kept(sessions: SessionFactory) ->
     assert _state(sessions, NodeState.DRAINING) == (2, NodeState.DRAINING)
     with sessions() as session:
         assert clusters.get_cluster(session, reference=CLUSTER).cluster.nodes[0].state is NodeState.READY
+
+
+def test_running_plans_are_kept_without_their_timelines(sessions: SessionFactory) -> None:
+    """Neither those that owners apply nor those of approved decisions: most bytes, which no decision reads."""
+    with transaction(sessions) as session:
+        replan_id, a, b = failed_job(session)  # options of decisions have none (test_options)
+        solved(session, replan_id, decided({a: (RecoveryAction.SWAP, plan_on("n7", "n1"))}, untouched=[b]))
+        replans.approve_replan(session, replan_id=replan_id)
+        assert plan_on("n7", "n1").timeline
+        kept = session.scalars(select(RunningPlanRow)).all()
+        assert len(kept) == 3
+        assert all(row.plan["timeline"] == [] for row in kept)
 
 
 def test_plans_of_jobs_are_loaded_once_for_all_failures(sessions: SessionFactory) -> None:
