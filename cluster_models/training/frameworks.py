@@ -133,6 +133,13 @@ class Framework:
             "gathered again."
         ),
     ]
+    keeps_norm_outputs: Annotated[
+        bool,
+        Fact(
+            "Norms keep their output, which the product behind them keeps anyway, instead of their input (apex's "
+            "memory-efficient LayerNorm)."
+        ),
+    ]
     keeps_stage_outputs: Annotated[
         bool, Fact("A pipeline rank holds what it sent on until the backward pass; Megatron frees it.")
     ]

@@ -136,20 +136,31 @@ def _joined(first: Tensors, second: Tensors) -> Tensors:
 
 
 def _mixer(architecture: Architecture, sizes: LocalSizes, calibration: Calibration, mixer: Mixer) -> Tensors:
-    """A mixer's tensors, with the input of its norm."""
+    """A mixer's tensors, with those of its norm."""
     if mixer is Mixer.NONE:
         return {}
-    stream, element = sizes.stream_tokens, sizes.element_bytes
-    kept = element * architecture.hidden * stream  # input of the norm
-    if mixer in ATTENDING and _drops_out(architecture, calibration):  # a byte of mask an element
-        kept = kept + architecture.hidden * stream
     # Transformer Engine's linear layer norms its own input, which latent attention's projections share
     norm = _input(architecture, sizes, AdapterModule.QUERY_KEY_VALUE)
+    kept = _of_norm(architecture, sizes, calibration, norm)
+    if mixer in ATTENDING and _drops_out(architecture, calibration):  # a byte of mask an element
+        kept = kept + architecture.hidden * sizes.stream_tokens
     shared = mixer in ATTENDING and architecture.latent_attention is not None
     tensors: Tensors = {RecomputeModule.LAYER_NORM: norm, None: kept} if shared else {None: kept + norm}
     if mixer in ATTENDING:
         tensors = _joined(tensors, _attention(architecture, sizes, calibration))
     return _joined(tensors, {None: _recurrent(architecture, sizes, mixer)})
+
+
+def _of_norm(
+    architecture: Architecture, sizes: LocalSizes, calibration: Calibration, product: FloatArray
+) -> FloatArray:
+    """Bytes (n,) of a norm beside the input that the ``product`` behind it keeps: its own input.
+
+    Or its output, unless the product keeps that as it is (apex's memory-efficient LayerNorm, pull request 1715).
+    """
+    whole = sizes.element_bytes * architecture.hidden * sizes.stream_tokens
+    shared = calibration.framework.keeps_norm_outputs & (product >= whole)
+    return np.where(shared, 0.0, whole)
 
 
 def _recurrent(architecture: Architecture, sizes: LocalSizes, mixer: Mixer) -> FloatArray:
@@ -223,13 +234,12 @@ def _drops_out(architecture: Architecture, calibration: Calibration) -> bool:
 
 
 def _dense_mlp(architecture: Architecture, sizes: LocalSizes, calibration: Calibration) -> Tensors:
-    h, stream = architecture.hidden, sizes.stream_tokens
-    kept = sizes.element_bytes * h * stream
-    if _drops_out(architecture, calibration):
-        kept = kept + h * stream
-    product, activation = _mlp(architecture, sizes, calibration, architecture.mlp_hidden, sizes.shard_tokens)
     # the norm is part of the first linear layer (Transformer Engine's LayerNormLinear)
     norm = _input(architecture, sizes, AdapterModule.MLP_IN)
+    kept = _of_norm(architecture, sizes, calibration, norm)
+    if _drops_out(architecture, calibration):
+        kept = kept + architecture.hidden * sizes.stream_tokens
+    product, activation = _mlp(architecture, sizes, calibration, architecture.mlp_hidden, sizes.shard_tokens)
     return {None: kept, RecomputeModule.MLP: norm + product + activation}
 
 
@@ -276,7 +286,7 @@ def _sparse_mlp(architecture: Architecture, sizes: LocalSizes, calibration: Cali
     if sizes.adapters is not None and experts.shared_hidden:
         shared = shared + _input(architecture, sizes, AdapterModule.MLP_IN)
     return {
-        None: sizes.element_bytes * h * stream,
+        None: _of_norm(architecture, sizes, calibration, inputs * h * stream),
         RecomputeModule.LAYER_NORM: inputs * h * stream,
         # router; permuted tokens (their probabilities weigh the activation) and the first product
         RecomputeModule.MOE: router + inputs * architecture.expert_width * gathered + product,

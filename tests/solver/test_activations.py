@@ -54,6 +54,15 @@ def test_a_llama_layer_keeps_what_its_tensors_take() -> None:
     assert activations().layers[0, 0] == pytest.approx(per_token * TOKENS)
 
 
+def test_norms_that_keep_their_output_share_it_with_the_product_behind_them() -> None:
+    """Both inputs of norms fall away, unless the product keeps a narrower copy of its own."""
+    frugal = replace(DEFAULT_FRAMEWORK, keeps_norm_outputs=True)
+    freed = activations().layers - activations(generation=frugal).layers
+    assert freed[0, 0] == pytest.approx(2 * 2 * 8192 * TOKENS)
+    usual, kept = (activations(precision=Precision.FP8, generation=each) for each in (DEFAULT_FRAMEWORK, frugal))
+    assert kept.layers == pytest.approx(usual.layers)
+
+
 def test_eight_bit_training_keeps_inputs_of_products_in_one_byte() -> None:
     """Norm outputs and the MLP's product; the attention output in both widths."""
     per_token = 3 * 2 * 8192 + 2 * (8192 + 2 * 1024) + 3 * 8192 + (2 * 2 + 1) * 28672 + 4 * 64
