@@ -31,7 +31,8 @@ class CandidateBatch:
 
     ``recompute``, ``sharding``, ``rank_order`` and ``schedule`` hold indices into the ``*_CODES`` tuples,
     ``modules`` the sum of the ``MODULE_BITS`` that selective recomputation names, ``recompute_layers`` those of
-    each chunk that full recomputation is limited to, 0: all.
+    each chunk that full recomputation is limited to, 0: all, ``sharding_ranks`` the data and context ranks of a
+    group that shares parameters out, 0: all.
     """
 
     tensor: IntArray
@@ -48,6 +49,7 @@ class CandidateBatch:
     schedule: IntArray
     modules: IntArray
     recompute_layers: IntArray
+    sharding_ranks: IntArray
 
     def __len__(self) -> int:
         return len(self.tensor)
@@ -132,5 +134,6 @@ def batch_of(configuration: Configuration) -> CandidateBatch:
         SCHEDULE_CODES.index(configuration.schedule),
         module_code(configuration.recompute_modules),
         configuration.recompute_layers,
+        configuration.sharding_ranks,
     )
     return CandidateBatch(*(np.array([value], dtype=np.int64) for value in columns))

@@ -64,6 +64,12 @@ class ConfigurationDocument(ValueDocument[Configuration]):
     sharding: Sharding = Field(
         Sharding.NONE, description="What data parallel ranks share out.", examples=["optimizer"]
     )
+    sharding_ranks: WholeNumber = Field(
+        0,
+        description="Data ranks, context ranks included, of a group inside which parameters are sharded (HSDP); "
+        "0 = all of them.",
+        examples=[0],
+    )
     rank_order: RankOrder = Field(
         RankOrder.DATA_BEFORE_PIPELINE,
         description="Megatron's rank order, fastest first.",
@@ -125,6 +131,7 @@ class ConfigurationDocument(ValueDocument[Configuration]):
             recompute_modules=frozenset(self.recompute_modules),
             recompute_layers=self.recompute_layers,
             sharding=self.sharding,
+            sharding_ranks=self.sharding_ranks,
             rank_order=self.rank_order,
             stage_layers=tuple(tuple(row) for row in layers),
             schedule=self.schedule,

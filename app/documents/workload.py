@@ -76,7 +76,7 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
     """One training workload.
 
     Degrees are called tensor, pipeline, data, context, expert, expert_tensor, virtual_pipeline and micro_batch
-    (sequences).  ``recompute_layers`` is pinned and forbidden like a degree, and may be 0.
+    (sequences).  ``recompute_layers`` and ``sharding_ranks`` are pinned and forbidden like a degree, and may be 0.
     """
 
     sequence_length: Annotated[Count, Field(le=LONGEST_SEQUENCE)] = Field(
@@ -173,7 +173,7 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
     pinned: Annotated[dict[str, _Integer], _by_name(Count, WholeNumber)] = Field(
         default_factory=dict,
         max_length=_MOST_VALUES,
-        description="Degrees, or recompute_layers, with one allowed value.",
+        description="Degrees, or recompute_layers or sharding_ranks, with one allowed value.",
         examples=[{"tensor": 8}],
     )
     forbidden: Annotated[
@@ -182,7 +182,7 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
     ] = Field(
         default_factory=dict,
         max_length=_MOST_VALUES,
-        description="Values that a degree, or recompute_layers, must not take.",
+        description="Values that a degree, or recompute_layers or sharding_ranks, must not take.",
         examples=[{"context": [2, 4]}],
     )
     max_gpus: Count | None = Field(None, description="GPUs to use at most; absent = all.", examples=[128])

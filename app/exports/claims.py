@@ -52,6 +52,7 @@ class Claims:
     global_batch: int | None = None
     sequence_length: int | None = None
     sharding: Sharding | None = None
+    sharding_ranks: int | None = None
     shards_gradients: bool | None = None
     experts: int | None = None
     expert_order: ExpertOrder | None = None
@@ -112,6 +113,7 @@ def claims_of(launch: Launch) -> Claims:
         global_batch=plan.workload.global_batch if plan.workload else None,
         sequence_length=plan.workload.sequence_length if plan.workload else None,
         sharding=launch.configuration.sharding,
+        sharding_ranks=launch.configuration.sharding_ranks,
         shards_gradients=shards_gradients(launch.configuration.sharding, plan.workload) if plan.workload else None,
         experts=model.experts.count if model and model.experts else None,
         expert_order=expert_order(plan) if model and model.experts else None,

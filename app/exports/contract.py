@@ -177,6 +177,16 @@ def refuse_adapters(target: str, launch: Launch) -> None:
         raise unsupported(target, "adapters", adapters.words, "it has no setting for them", remedy)
 
 
+def refuse_groups(target: str, launch: Launch) -> None:
+    """Raise ``InvalidConfiguration`` where a plan shards in groups and a target over all data ranks."""
+    if size := launch.configuration.sharding_ranks:
+        problem, remedy = (
+            "it shards parameters over all data ranks",
+            "pin sharding_ranks to 0, or export torchtitan",
+        )
+        raise unsupported(target, "sharding_ranks", size, problem, remedy)
+
+
 def unsupported(target: str, field: str, value: object, reason: str, remedy: str = "") -> InvalidConfiguration:
     """The error of a target that cannot do what the plan asks."""
     return InvalidConfiguration(f"configuration.{field}", value, f"{target} cannot take it: {reason}", remedy)

@@ -11,7 +11,7 @@ import shlex
 from typing import Any, Final
 
 from app.exports.claims import shards_gradients
-from app.exports.contract import ZIP, Export, ExportFile, Files, unsupported
+from app.exports.contract import ZIP, Export, ExportFile, Files, refuse_groups, unsupported
 from app.exports.launch_value import Launch
 from app.exports.megatron import documents_unsaid
 from app.exports.options import Options
@@ -35,6 +35,7 @@ def render_deepspeed(launch: Launch, options: Options) -> Files:
 
 
 def _refuse(launch: Launch) -> None:
+    refuse_groups("DeepSpeed", launch)
     degrees = launch.degrees
     reasons = {
         "pipeline": "it takes pipeline stages from the model's own code (PipelineModule)",

@@ -10,7 +10,16 @@ from typing import Final
 
 from app.exports import megatron_flags
 from app.exports.claims import expert_order
-from app.exports.contract import SHELL, Export, ExportFile, Files, refuse_adapters, refuse_method, refuse_schedule
+from app.exports.contract import (
+    SHELL,
+    Export,
+    ExportFile,
+    Files,
+    refuse_adapters,
+    refuse_groups,
+    refuse_method,
+    refuse_schedule,
+)
 from app.exports.launch_value import Launch
 from app.exports.megatron_experts import dispatch_unsaid, group_flags
 from app.exports.megatron_flags import Arguments, Flag
@@ -67,6 +76,7 @@ def megatron_arguments(launch: Launch) -> Arguments:
     refuse_schedule(release_name(release), launch)
     refuse_method(release_name(release), launch)
     refuse_adapters(release_name(release), launch)
+    refuse_groups(release_name(release), launch)
     flags = [
         *model_flags(model, workload, release),
         Flag("--micro-batch-size", configuration.micro_batch),

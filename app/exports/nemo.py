@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.exports.contract import SHELL, Export, ExportFile, Files, refuse_method, refuse_schedule, unsupported
+from app.exports.contract import (
+    SHELL,
+    Export,
+    ExportFile,
+    Files,
+    refuse_groups,
+    refuse_method,
+    refuse_schedule,
+    unsupported,
+)
 from app.exports.launch_value import Launch
 from app.exports.megatron import documents_unsaid, environment_lines, expert_order_lines, rows_unsaid
 from app.exports.megatron_hybrid import is_hybrid, refuse_untold
@@ -55,6 +64,7 @@ def render_nemo(launch: Launch, options: Options) -> Files:  # noqa: ARG001 - th
     """
     refuse_schedule("Megatron-Bridge", launch)
     refuse_method("Megatron-Bridge", launch)
+    refuse_groups("Megatron-Bridge", launch)
     sharded = launch.configuration.sharding is Sharding.PARAMETERS
     if sharded and launch.configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA:
         raise unsupported(

@@ -134,11 +134,12 @@ def _refuse(launch: Launch) -> None:
 def _settings(launch: Launch) -> Settings:
     configuration, degrees, workload = launch.configuration, launch.degrees, launch.workload
     sharded = configuration.sharding is not Sharding.NONE
+    shards = (configuration.sharding_ranks // degrees.context or degrees.data) if sharded else 1
     # A pipeline is fed the whole share of its data rank at once; without one, micro-batches are accumulated.
     local = workload.global_batch // degrees.data if degrees.pipeline > 1 else configuration.micro_batch
     parallelism: dict[str, Setting] = {
-        "data_parallel_replicate_degree": 1 if sharded else degrees.data,
-        "data_parallel_shard_degree": degrees.data if sharded else 1,
+        "data_parallel_replicate_degree": degrees.data // shards,
+        "data_parallel_shard_degree": shards,
         "fsdp_reshard_after_forward": "always" if configuration.sharding is Sharding.PARAMETERS else "never",
         "tensor_parallel_degree": degrees.tensor,
         "context_parallel_degree": degrees.context,

@@ -63,7 +63,7 @@ def settings(
         ("micro-batch", plural(configuration.micro_batch, "sequence")),
         *(_micro_batches(configuration, workload) if workload else ()),
         ("recomputation", configuration.recomputation),
-        ("sharding over data ranks", str(configuration.sharding)),
+        ("sharding over data ranks", configuration.sharding_words),
         ("rank order", str(configuration.rank_order)),
         ("layers of each stage", _layers(configuration)),
         *((("pipeline schedule", schedule),) if configuration.degrees.pipeline > 1 else ()),
@@ -108,7 +108,7 @@ def settings_line(configuration: Configuration) -> str:
     """The settings by which configurations of the same degrees differ, in one line."""
     return (
         f"micro-batch {configuration.micro_batch}, recomputation {configuration.recomputation}, "
-        f"sharding {configuration.sharding}, order {configuration.rank_order}"
+        f"sharding {configuration.sharding_words}, order {configuration.rank_order}"
         + f", schedule {schedule_words(configuration)}"
         * (configuration.degrees.pipeline > 1)
     )

@@ -203,6 +203,7 @@ class Framework:
             setting=True,
         ),
     ]
+    hybrid_sharding: Annotated[bool, Fact("Parameters may be sharded inside groups of data ranks (HSDP).")]
     clips_all_gradients: Annotated[
         bool, Fact("Each rank measures and scales every gradient that it holds, not only those of its shard.")
     ]

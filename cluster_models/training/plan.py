@@ -76,6 +76,7 @@ class Configuration:
     ``micro_batch`` counts sequences.
     Selective recomputation runs ``recompute_modules`` again, without any the framework's own choice; full
     recomputation the first ``recompute_layers`` layers of each chunk, 0: all.
+    Parameters are sharded inside groups of ``sharding_ranks`` data ranks, context ranks included, 0: all of them.
     """
 
     degrees: Degrees
@@ -87,9 +88,27 @@ class Configuration:
     schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
     recompute_modules: frozenset[RecomputeModule] = frozenset()
     recompute_layers: int = 0
+    sharding_ranks: int = 0
 
     def __post_init__(self) -> None:
         checked_recomputation(self.recompute, self.recompute_modules, self.recompute_layers)
+        ranks, group = self.degrees.data * self.degrees.context, self.sharding_ranks
+        if group and (group < 1 or ranks % group or group % self.degrees.context):
+            raise InvalidConfiguration(
+                "sharding_ranks",
+                group,
+                f"must divide the {ranks} data and context ranks into groups of whole context groups",
+                "0 stands for all ranks",
+            )
+        if group and self.sharding is not Sharding.PARAMETERS:
+            raise InvalidConfiguration(
+                "sharding_ranks", group, f"goes with sharding parameters, not {self.sharding}"
+            )
+
+    @property
+    def sharding_words(self) -> str:
+        """Sharding, with the size of its groups where they are smaller than all ranks."""
+        return f"{self.sharding} in groups of {self.sharding_ranks}" if self.sharding_ranks else str(self.sharding)
 
     @property
     def recomputation(self) -> str:

@@ -107,7 +107,7 @@ DEGREE_NAMES: Final = (
     "micro_batch",
 )
 """The degrees a workload may pin or forbid; ``micro_batch`` counts sequences."""
-OPTION_NAMES: Final = ("recompute_layers",)
+OPTION_NAMES: Final = ("recompute_layers", "sharding_ranks")
 """Memory options with a size that a workload may pin or forbid as well; 0 is a size."""
 
 

@@ -46,6 +46,7 @@ def configuration_of(candidate: Candidate) -> Configuration:
         schedule=batch.runs,
         recompute_modules=modules,
         recompute_layers=limit,
+        sharding_ranks=int(batch.sharding_ranks[0]),
     )
 
 

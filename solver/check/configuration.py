@@ -281,15 +281,22 @@ def _state_rules(configuration: Configuration, workload: TrainingWorkload) -> It
         yield "Narrow moments beside sharded BF16 weights come with remainders, not an FP32 master copy."
 
 
-def _limits(configuration: Configuration, problem: PlanningProblem) -> Iterator[str]:
-    workload, degrees = problem.workload, configuration.degrees
+def _size_rules(configuration: Configuration, workload: TrainingWorkload) -> Iterator[str]:
+    """Degrees and sizes of options are those pinned and none forbidden; without groups none is the wrong one."""
+    grouped = str(configuration.sharding) == "parameters"
     for name in sorted(set(workload.pinned) | set(workload.forbidden)):
-        value = getattr(configuration if name in ("micro_batch", "recompute_layers") else degrees, name)
+        of_configuration = name in ("micro_batch", "recompute_layers", "sharding_ranks")
+        value = getattr(configuration if of_configuration else configuration.degrees, name)
         pinned = workload.pinned.get(name, value)
         if value != pinned:
             yield f"Degree {name} is {value} but the workload pins it to {pinned}."
-        if value in workload.forbidden.get(name, ()):
+        if value in workload.forbidden.get(name, ()) and (grouped or name != "sharding_ranks"):
             yield f"Degree {name} is {value}, which the workload forbids."
+
+
+def _limits(configuration: Configuration, problem: PlanningProblem) -> Iterator[str]:
+    workload, degrees = problem.workload, configuration.degrees
+    yield from _size_rules(configuration, workload)
     if workload.max_gpus is not None and degrees.gpus > workload.max_gpus:
         yield f"The degrees take {degrees.gpus} GPUs but the workload allows {workload.max_gpus}."
     if configuration.recompute not in workload.recompute:
@@ -301,6 +308,8 @@ def _limits(configuration: Configuration, problem: PlanningProblem) -> Iterator[
         yield f"Modules {_listed(tuple(sorted(modules)))} are not those pinned: {_listed(workload.pinned_modules)}."
     if configuration.sharding not in workload.sharding:
         yield f"Sharding '{configuration.sharding}' is not among {_listed(workload.sharding)}."
+    if configuration.sharding_ranks and not workload.framework.hybrid_sharding:
+        yield f"{workload.framework.name} does not shard parameters in groups of {configuration.sharding_ranks}."
     yield from _state_rules(configuration, workload)
     if configuration.schedule not in workload.schedule:
         yield f"Schedule '{configuration.schedule}' is not among {_listed(workload.schedule)}."

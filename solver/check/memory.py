@@ -142,9 +142,9 @@ def _optimizer_bytes(stage: int, configuration: Configuration, problem: Planning
 
 
 def _groups(configuration: Configuration) -> tuple[int, int]:
-    """Ranks that hold the same parameters outside experts, and the same experts."""
+    """Ranks that share out the same parameters outside experts, and the same experts."""
     degrees = configuration.degrees
-    group = degrees.data * degrees.context
+    group = configuration.sharding_ranks or degrees.data * degrees.context
     return group, max(degrees.tensor * group // (degrees.expert * degrees.expert_tensor), 1)
 
 

@@ -37,6 +37,9 @@ def _survivable(plan: Plan, model: Architecture, nodes: dict[str, Node], label: 
     position = {host: index for index, host in enumerate(hosts)}
     degrees, sharding = plan.configuration.degrees, plan.configuration.sharding
     block, sparse = degrees.expert * degrees.expert_tensor, _sparse_stages(plan, model)
+    ranks = degrees.context * degrees.data
+    group = plan.configuration.sharding_ranks or ranks
+    expert_group = max(degrees.tensor * group // block, 1)
     copies: dict[Hashable, set[str | None]] = defaultdict(set)
     for place in plan.placement.ranks:
         at = {nodes[place.node].place(label)}
@@ -46,9 +49,10 @@ def _survivable(plan: Plan, model: Architecture, nodes: dict[str, Node], label: 
         member = place.tensor + degrees.tensor * copy
         shards = {"weights": sharding is Sharding.PARAMETERS, "optimizer": sharding is not Sharding.NONE}
         for kind, is_shared in shards.items():
-            copies[kind, place.pipeline, place.tensor, copy if is_shared else -1] |= at
+            copies[kind, place.pipeline, place.tensor, copy % group if is_shared else -1] |= at
             if place.pipeline in sparse:
-                copies[kind, place.pipeline, "expert", member % block, member // block if is_shared else -1] |= at
+                shard = member // block % expert_group if is_shared else -1
+                copies[kind, place.pipeline, "expert", member % block, shard] |= at
     return min(len(places) for places in copies.values()) - 1
 
 

@@ -17,7 +17,7 @@ from solver.candidates import ORDER_CODES, BoolArray, CandidateBatch, FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s
 from solver.costs.compute import Processor
-from solver.costs.local_sizes import is_sharded
+from solver.costs.local_sizes import is_hybrid, is_sharded
 from solver.costs.parameters import LocalParameters, data_ranks, sharing_ranks
 from solver.costs.seconds import Seconds
 from solver.costs.traffic import LayerTraffic
@@ -63,7 +63,7 @@ def gradient_bytes(
     layer_by_layer = _layer_by_layer(batch, framework)
     once = is_sharded(batch, Sharding.PARAMETERS) & ~layer_by_layer
     weights = np.where(is_sharded(batch, Sharding.OPTIMIZER), max(precision.operand_bytes, 1.0), 0.0)
-    scattered = layer_by_layer & (not framework.reduces_once)
+    scattered = layer_by_layer & ~is_hybrid(batch) & (not framework.reduces_once)
     reduced = np.where(scattered, 0.0, framework.gradient_bytes)[:, None]
     whole, weights = (each[:, None] for each in (_GATHERED_BYTES * once, weights))
     return GradientBytes(
@@ -90,11 +90,11 @@ def is_all_reduced(batch: CandidateBatch, framework: Framework) -> BoolArray:
     """(n,) whether gradients are summed on all data ranks, and not only where their shard of the optimizer is.
 
     Groups that share states out and are smaller than all data ranks scatter inside and all-reduce between them:
-    the bytes between nodes are those of an all-reduce.
+    the bytes between nodes are those of an all-reduce.  So do groups that share parameters out (HSDP).
     """
     several = sharing_ranks(batch, framework)[0] < data_ranks(batch)[0]
     sharded = is_sharded(batch, Sharding.OPTIMIZER) & (several | framework.sharded_all_reduce)
-    return np.asarray(is_sharded(batch, Sharding.NONE) | sharded)
+    return np.asarray(is_sharded(batch, Sharding.NONE) | sharded | is_hybrid(batch))
 
 
 def tail_transfers(batch: CandidateBatch, calibration: Calibration, domain: int) -> FloatArray:
@@ -109,7 +109,7 @@ def tail_transfers(batch: CandidateBatch, calibration: Calibration, domain: int)
     passes = np.where(is_all_reduced(batch, framework), 2.0, 1.0)
     reduce = np.where(ranks * _stride(batch) > domain, passes * (ranks - 1.0), 0.0)
     gather = np.where(gathering * _stride(batch) > domain, gathering - 1.0, 0.0)
-    once = ~is_sharded(batch, Sharding.PARAMETERS)
+    once = ~is_sharded(batch, Sharding.PARAMETERS) | is_hybrid(batch)
     return np.where(once, calibration.tail_collectives * (reduce + gather), 0.0)
 
 
@@ -120,8 +120,12 @@ def reduction_overlaps(batch: CandidateBatch, framework: Framework) -> BoolArray
 
 
 def reduces_each_micro_batch(batch: CandidateBatch, framework: Framework) -> BoolArray:
-    """(n,) whether gradients are reduced in each micro-batch, as none is kept whole (ZeRO-2, arXiv 1910.02054)."""
-    return np.asarray(is_sharded(batch, Sharding.OPTIMIZER) & framework.shards_gradients)
+    """(n,) whether gradients are reduced in each micro-batch, as none is kept whole (ZeRO-2, arXiv 1910.02054).
+
+    PyTorch's HSDP also sums them over groups in each one.
+    """
+    hybrid = is_hybrid(batch) & (not framework.reduces_once)
+    return np.asarray((is_sharded(batch, Sharding.OPTIMIZER) & framework.shards_gradients) | hybrid)
 
 
 def optimizer_s(
@@ -178,11 +182,11 @@ def parameter_traffic(  # noqa: PLR0913 - each a fact of its own
     lead: each rank moves the whole layer through its own memory.  A layer of L seconds then takes
     L + max(contention g, g - L); where the group leaves its domain, the placement decides on the second term.
     All zero where weights are gathered once a step instead (``_layer_by_layer``); gradients that are reduced once
-    stay out of it.
+    stay out of it, and those that are summed over several groups as well.
     """
     framework = calibration.framework
     zero3 = _layer_by_layer(batch, framework)
-    common_ranks, routed_ranks = (np.where(zero3, ranks, 1.0) for ranks in data_ranks(batch))
+    common_ranks, routed_ranks = (np.where(zero3, ranks, 1.0) for ranks in sharing_ranks(batch, framework))
     layer_bytes, expert_bytes = _GATHERED_BYTES * (parameters.layers @ shares), _GATHERED_BYTES * parameters.experts
     width: FloatArray | float = 0.0 if framework.reduces_once else framework.gradient_bytes / _GATHERED_BYTES
     if frozen is not None:
@@ -190,6 +194,7 @@ def parameter_traffic(  # noqa: PLR0913 - each a fact of its own
         own = _GATHERED_BYTES * (trained.layers @ shares)
         layer_bytes, expert_bytes = share * layer_bytes + own, share * expert_bytes
         width = width * own / (layer_bytes + sparse_share * expert_bytes)
+    width = np.where(is_hybrid(batch), 0.0, width)
     common = _Group.of(
         layer_bytes,
         ranks=common_ranks,

@@ -123,3 +123,8 @@ def gathered_tokens(experts: Experts, sizes: LocalSizes) -> FloatArray:
 def is_sharded(batch: CandidateBatch, sharding: Sharding) -> BoolArray:
     """(n,) which candidates use exactly this sharding."""
     return np.asarray(batch.sharding == SHARDING_CODES.index(sharding))
+
+
+def is_hybrid(batch: CandidateBatch) -> BoolArray:
+    """(n,) which candidates shard parameters inside groups that are smaller than all data ranks (HSDP)."""
+    return np.asarray(is_sharded(batch, Sharding.PARAMETERS) & (batch.sharding_ranks > 0))

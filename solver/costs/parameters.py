@@ -14,7 +14,7 @@ from cluster_models.training.optimizer_states import optimizer_instances
 from cluster_models.training.plan import RankOrder
 from cluster_models.training.workload import Sharding
 from solver.candidates import ORDER_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
-from solver.costs.local_sizes import is_sharded
+from solver.costs.local_sizes import is_hybrid, is_sharded
 
 PREDICTION_NORMS: Final = 3.0
 """Norms of a prediction layer beside its decoder layer's: hidden state, next embedding, before the head."""
@@ -115,7 +115,7 @@ def transfers_cross(batch: CandidateBatch, domain: int) -> BoolArray:
 
 
 def sharing_ranks(batch: CandidateBatch, framework: Framework) -> tuple[FloatArray, FloatArray]:
-    """(n,) those of ``data_ranks`` that share out optimizer states: 1 without sharding.
+    """(n,) those of ``data_ranks`` that share out optimizer states, or parameters: 1 without sharding.
 
     Instances of a sharded optimizer divide both groups (Megatron-Core's ``intra_distributed_optimizer_instance``).
     """
@@ -125,6 +125,7 @@ def sharing_ranks(batch: CandidateBatch, framework: Framework) -> tuple[FloatArr
         counts, row = np.unique(ranks.astype(np.int64), return_inverse=True)
         copies = np.array([optimizer_instances(count, framework.sharding_ranks) for count in counts.tolist()])
         instances = np.where(is_sharded(batch, Sharding.OPTIMIZER), copies[row.reshape(-1)], 1.0)
+    instances = np.where(is_hybrid(batch), ranks / np.maximum(batch.sharding_ranks, 1), instances)
     common, routed = (np.where(sharded, np.maximum(group / instances, 1.0), 1.0) for group in (ranks, expert_ranks))
     return common, routed
 

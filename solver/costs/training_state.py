@@ -292,7 +292,7 @@ def _state_of(plan: Plan, recovery: RecoveryPolicy, slices: int, order: _SlotOrd
     assert workload is not None
     degrees, units = configuration.degrees, units_of(architecture)
     weights, states = unit_bytes(architecture, workload, configuration.sharding)
-    cuts = _Cuts(degrees, configuration.sharding, recovery, slices)
+    cuts = _Cuts(degrees, configuration.sharding_ranks, recovery, slices)
     parts = []
     for kind, nbytes, is_shared in (
         (StateKind.WEIGHTS, weights, configuration.sharding is Sharding.PARAMETERS),
@@ -334,10 +334,13 @@ def _state_of(plan: Plan, recovery: RecoveryPolicy, slices: int, order: _SlotOrd
 
 @dataclass(frozen=True, slots=True)
 class _Cuts:
-    """How the members of a stage share out axes.  ``slices``: steps in which cut experts are told apart."""
+    """How the members of a stage share out axes, in groups of ``sharding_ranks`` data ranks, 0: all.
+
+    ``slices``: steps in which cut experts are told apart.
+    """
 
     degrees: Degrees
-    sharding: Sharding
+    sharding_ranks: int
     recovery: RecoveryPolicy
     slices: int
 
@@ -351,7 +354,8 @@ class _Cuts:
         sharing = degrees.context * degrees.data
         member = np.arange(degrees.tensor * sharing)
         slices = degrees.tensor if is_cut else 1
-        shards = sharing // instances_of(self.recovery, sharing) if is_shared else 1
+        own = self.sharding_ranks or sharing
+        shards = own // instances_of(self.recovery, own) if is_shared else 1
         low = (member % degrees.tensor % slices) * shards + (member // degrees.tensor) % shards
         return Shares(slices * shards, member, low, low + 1)
 
@@ -361,7 +365,8 @@ class _Cuts:
         block = degrees.expert_block
         member = np.arange(degrees.tensor * degrees.context * degrees.data)
         copies = max(1, len(member) // block)
-        shards = copies // instances_of(self.recovery, copies) if is_shared else 1
+        own = max(1, degrees.tensor * self.sharding_ranks // block) if self.sharding_ranks else copies
+        shards = own // instances_of(self.recovery, own) if is_shared else 1
         per_rank = self.slices // degrees.expert_tensor
         first = (member % degrees.expert_tensor) * per_rank
         place = (member % block // degrees.expert_tensor) * shards + (member // block) % shards

@@ -225,19 +225,20 @@ def _choices(
     workload: TrainingWorkload,
     gpus_per_node: int,
     wider: Sequence[tuple[int, int]],
-) -> list[tuple[int, int, int, int]]:
-    """Expert size, expert tensor size, sharding and rank order of one grid."""
+) -> list[tuple[int, int, int, int, int]]:
+    """Expert size, expert tensor size, sharding, its group and rank order of one grid."""
     taken = _filled_units(grid, wider)
     return [
-        (expert, cut, sharding, order)
+        (expert, cut, sharding, order, group)
         for expert, cut in _expert_grids(architecture, workload, grid, gpus_per_node)
         if not any(_even(gpus, expert * cut) and gpus % cut == 0 for gpus in taken)
         for sharding in _shardings(architecture, workload, grid, expert * cut)
+        for group in _sharding_groups(grid, workload, sharding, gpus_per_node)
         for order in _orders(grid, architecture, expert * cut, gpus_per_node)
     ]
 
 
-def _crossed(grid: Grid, batches: IntArray, choices: list[tuple[int, int, int, int]]) -> IntArray:
+def _crossed(grid: Grid, batches: IntArray, choices: list[tuple[int, int, int, int, int]]) -> IntArray:
     """Rows (in the field order of ``CandidateBatch``) of one grid: each of ``batches`` with each of ``choices``.
 
     Columns without a choice here are 0: nothing is recomputed.
@@ -246,8 +247,9 @@ def _crossed(grid: Grid, batches: IntArray, choices: list[tuple[int, int, int, i
     rows[:, :, :4] = grid.tensor, grid.pipeline, grid.data, grid.context
     rows[:, :, 4:6] = [choice[:2] for choice in choices]
     rows[:, :, 6:8] = batches[:, None, :2]
-    rows[:, :, 9:11] = [choice[2:] for choice in choices]
+    rows[:, :, 9:11] = [choice[2:4] for choice in choices]
     rows[:, :, 11] = batches[:, None, 2]
+    rows[:, :, 14] = [choice[4] for choice in choices]
     return rows.reshape(-1, COLUMNS)
 
 
@@ -326,6 +328,22 @@ def _shardings(architecture: Architecture, workload: TrainingWorkload, grid: Gri
     if grid.data * grid.context == 1 and not expert_copies:
         allowed = [Sharding.NONE] if Sharding.NONE in allowed else allowed[:1]
     return [SHARDING_CODES.index(sharding) for sharding in allowed]
+
+
+def _sharding_groups(grid: Grid, workload: TrainingWorkload, sharding: int, gpus_per_node: int) -> list[int]:
+    """Ranks of a group that shares parameters out: all of them (0), or the most that share a node.
+
+    Fewer in a node hold more and gather no faster; more than a node gather over the network like all of them.
+    Every one of both is tried where it is pinned.
+    """
+    name, ranks = "sharding_ranks", grid.data * grid.context
+    pinned = workload.pinned.get(name)
+    if SHARDING_CODES[sharding] is not Sharding.PARAMETERS or not workload.framework.hybrid_sharding:
+        return [] if pinned else [0]
+    legal = [grid.context * size for size in _divisors(grid.data) if 1 < size < grid.data]
+    if pinned is None:
+        legal = [size for size in legal if size * grid.tensor <= gpus_per_node < ranks * grid.tensor][-1:]
+    return _allowed(workload, name, [0, *legal])
 
 
 def _orders(grid: Grid, architecture: Architecture, block: int, gpus_per_node: int) -> list[int]:

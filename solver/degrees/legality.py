@@ -12,7 +12,7 @@ from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, frameworks
 from cluster_models.training.interleaving import Interleaving
 from cluster_models.training.optimizer_states import MasterFormat, MomentFormat
 from cluster_models.training.recompute import default_modules, recomputable_modules
-from cluster_models.training.workload import Objective, Optimizer, TrainingWorkload
+from cluster_models.training.workload import Objective, Optimizer, Sharding, TrainingWorkload
 from solver.costs.adapters import linears_of
 from solver.degrees.enumeration import context_legal, expert_tensor_legal, tensor_legal
 from solver.degrees.memory_mixes import limits_of, mixes_of
@@ -29,6 +29,7 @@ def check_workload(problem: PlanningProblem, fabrics: Sequence[Fabric], mixed: S
     _check_cluster(problem, fabrics)
     _check_batch(problem)
     _check_adapters(problem)
+    _check_groups(problem.workload)
     _check_model(problem)
     _check_recomputation(problem)
     _check_states(problem.workload)
@@ -250,6 +251,19 @@ def _check_adapters(problem: PlanningProblem) -> None:
         raise InvalidWorkload(
             "workload.adapters.rank", adapters.rank, f"must divide by the {tensor} tensor ranks that are pinned"
         )
+
+
+def _check_groups(workload: TrainingWorkload) -> None:
+    """Pinned groups of ranks that share parameters out are what the framework has, and parameters may be shared."""
+    size = workload.pinned.get("sharding_ranks", 0)
+    if not size:
+        return
+    field, name = "workload.pinned.sharding_ranks", workload.framework.name
+    if not workload.framework.hybrid_sharding:
+        remedy = "pin 0 or nothing, or use a framework with hybrid_sharding"
+        raise InvalidWorkload(field, size, f"{name} does not shard parameters in groups of data ranks", remedy)
+    if Sharding.PARAMETERS not in workload.sharding:
+        raise InvalidWorkload(field, size, "are groups that share parameters out", "allow sharding parameters")
 
 
 def _check_expert_tensor(problem: PlanningProblem) -> None:

@@ -148,6 +148,7 @@ def in_shape(
             **pinned,
             "micro_batch": configuration.micro_batch,
             "recompute_layers": configuration.recompute_layers,
+            "sharding_ranks": configuration.sharding_ranks,
         },
         recompute=(configuration.recompute,),
         pinned_modules=tuple(configuration.recompute_modules or default_modules(asked.workload.framework)),

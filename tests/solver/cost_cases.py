@@ -61,6 +61,7 @@ DEFAULTS: Mapping[str, int] = {
     "schedule": 0,
     "modules": 0,
     "recompute_layers": 0,
+    "sharding_ranks": 0,
 }
 
 

@@ -16,7 +16,7 @@ from cluster_models.training.schedules import PipelineSchedule, in_groups, rows_
 TORCHTITAN_SAYS: Final = frozenset(
     {"world", "tensor", "pipeline", "data", "context", "expert", "expert_tensor", "virtual_pipeline"}
     | {"layers", "stage_layers", "micro_batch", "micro_batch_group", "global_batch", "sequence_length"}
-    | {"schedule"}
+    | {"schedule", "sharding_ranks"}
 )
 SCHEDULES: Final = {
     (PipelineSchedule.ONE_F_ONE_B, False): "1F1B",
@@ -79,6 +79,7 @@ def _claims(settings: Mapping[str, str], text: str) -> Claims:
         )
     }
     data = degrees["data_parallel_replicate"] * degrees["data_parallel_shard"]
+    groups = 1 < degrees["data_parallel_replicate"] < data
     tensor, context = degrees["tensor_parallel"], degrees["context_parallel"]
     pipeline = degrees["pipeline_parallel"]
     total, listed = one(r"^# For a model of (\d+) decoder layers; by pipeline rank: (.*)$", text, "layers")
@@ -114,6 +115,7 @@ def _claims(settings: Mapping[str, str], text: str) -> Claims:
         layers=layers,
         stage_layers=rows,
         schedule=schedule,
+        sharding_ranks=degrees["data_parallel_shard"] * context if groups else 0,
         micro_batch=micro_batch,
         global_batch=batch,
         sequence_length=setting_number(settings, "training.seq_len"),

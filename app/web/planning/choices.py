@@ -150,6 +150,7 @@ class Choices:
         ("virtual_pipeline", "Virtual stages (VPP)"),
         ("micro_batch", "Micro-batch, sequences"),
         ("recompute_layers", "Layers of each chunk that run again whole (0: all)"),
+        ("sharding_ranks", "Data ranks of a group that shards parameters (0: all)"),
     )
 
 

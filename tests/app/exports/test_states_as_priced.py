@@ -15,6 +15,7 @@ from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.mixed_lengths import MixedLengths, Packing
 from cluster_models.training.optimizer_states import FULL_STATES, MasterFormat, MomentFormat, OptimizerStates
 from cluster_models.training.plan import Degrees, Plan
+from cluster_models.training.workload import Sharding
 from tests.app.exports.plans import export, shaped, text_of, under
 
 
@@ -65,6 +66,20 @@ def test_pairs_of_sequences_are_left_to_trainers_that_know_them() -> None:
         with pytest.raises(InvalidConfiguration, match="next tokens alone"):
             text_of(name, plan)
     assert "pairs of sequences (dpo) with a reference model" in text_of("deepspeed", plan)
+
+
+def test_groups_that_shard_parameters_are_said_and_read_back() -> None:
+    """Torchtitan takes four of eight data ranks twice; others shard over all of them."""
+    plan = under(shaped(Degrees(data=8), ((6,),), sharding=Sharding.PARAMETERS), "torchtitan-2025")
+    grouped = replace(plan, configuration=replace(plan.configuration, sharding_ranks=4))
+    files = export("torchtitan").files(grouped, Options())
+    assert "--parallelism.data_parallel_replicate_degree 2" in files[0].text
+    assert "--parallelism.data_parallel_shard_degree 4" in files[0].text
+    with pytest.raises(InvalidConfiguration, match="sharding_ranks"):
+        check_files(export("torchtitan"), files, launch_of(plan))
+    for name in ("megatron", "nemo", "deepspeed"):
+        with pytest.raises(InvalidConfiguration, match="over all data ranks"):
+            text_of(name, grouped)
 
 
 def test_adapters_are_said_and_read_back() -> None:
