@@ -32,10 +32,10 @@ from app.documents.reading import (
     WholeNumber,
     close_name,
 )
+from cluster_models.training.framework_facts import Fact
 from cluster_models.training.frameworks import (
     ABOUT,
     DEFAULT_FRAMEWORK,
-    Fact,
     Framework,
     choices_of,
     facts,

@@ -7,7 +7,6 @@ what is fitted on measured steps stands in ``solver/costs/data``.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -27,27 +26,12 @@ from cluster_models.training.framework_choices import (
     Overlap,
     SelectiveRecompute,
 )
+from cluster_models.training.framework_facts import Fact
 from cluster_models.training.interleaving import Interleaving
 from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.mixed_lengths import Packing
 from cluster_models.training.optimizer_states import MasterFormat, MomentFormat
 from cluster_models.training.schedules import PipelineSchedule
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """Meaning of a field of ``Framework``, and how users write it.
-
-    ``most``: no number above it is possible.  ``precision``: users write a width in bytes as the number format of
-    that width, in a field of this name.  ``setting``: a single run may depart from what its framework does.
-    ``least``: items of a list.
-    """
-
-    meaning: str
-    most: float = math.inf
-    precision: str = ""
-    setting: bool = False
-    least: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ from app.documents.workload import WorkloadDocument
 from app.serialization import jsonable, load
 from cluster_models.errors import InvalidInput
 from cluster_models.training.framework_choices import CudaGraphs
-from cluster_models.training.frameworks import ABOUT, Fact, Framework, framework, frameworks
+from cluster_models.training.framework_facts import Fact
+from cluster_models.training.frameworks import ABOUT, Framework, framework, frameworks
 from cluster_models.training.workload import TrainingWorkload
 from tests.app.calibration_bodies import calibration_document
 from tests.app.framework_bodies import DESCRIBED, described
