@@ -41,6 +41,7 @@ from app.api.v1 import (
     models,
     occupancy,
     outlooks,
+    parameters,
     plans,
     predictions,
     replan_settings,
@@ -126,6 +127,7 @@ class DescribedApp(FastAPI):
         if self.openapi_schema is None:
             problems.describe(super().openapi())
             description.describe(super().openapi())
+            parameters.describe(super().openapi())
         return super().openapi()
 
 

@@ -63,6 +63,8 @@ COMPARISONS: Final = (
     Comparison("decisions of a service", "benchmarks.replanning_service", ("--leaf-only",)),
     Comparison("spot trace", "benchmarks.spot_replay"),
     Comparison("service load", "benchmarks.service_load"),
+    Comparison("service scale", "benchmarks.service_scale", ("start", "reads", "ingest", "mixed", "workers")),
+    Comparison("service requests", "benchmarks.service_requests"),
 )
 
 

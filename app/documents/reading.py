@@ -11,7 +11,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Tag, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 
 from app.documents.serving_words import REMEDY, SERVING
 from app.documents.text import decode, parse_text
@@ -48,9 +57,15 @@ def _plain_text(text: str, *, allowed: str = "") -> str:
     return text
 
 
-Count = Annotated[int, Field(strict=True, ge=1, le=10**12)]
+def _whole(value: object) -> object:
+    """The number as whole where it has no fraction, for JSON has one kind of number: 8.0 is 8."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, Field(strict=True, le=10**12), BeforeValidator(_whole)]
+Count = Annotated[Whole, Field(ge=1)]
 """A whole number of things, at least one."""
-WholeNumber = Annotated[int, Field(strict=True, ge=0, le=10**12)]
+WholeNumber = Annotated[Whole, Field(ge=0)]
 Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]

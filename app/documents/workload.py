@@ -24,6 +24,7 @@ from app.documents.reading import (
     InvalidDocument,
     Number,
     Text,
+    Whole,
     WholeNumber,
     close_name,
 )
@@ -54,7 +55,6 @@ _RULED: Final = (*DEGREE_NAMES, *OPTION_NAMES)
 _DEFAULT = TrainingWorkload(sequence_length=1, global_batch=1)
 
 
-_Integer = Annotated[int, Field(strict=True, le=10**12)]
 _Sizes = TypeVar("_Sizes", int, list[int])
 
 
@@ -170,14 +170,14 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
         description="Share of each GPU's memory that must stay free.",
         examples=[0.1],
     )
-    pinned: Annotated[dict[str, _Integer], _by_name(Count, WholeNumber)] = Field(
+    pinned: Annotated[dict[str, Whole], _by_name(Count, WholeNumber)] = Field(
         default_factory=dict,
         max_length=_MOST_VALUES,
         description="Degrees, or recompute_layers or sharding_ranks, with one allowed value.",
         examples=[{"tensor": 8}],
     )
     forbidden: Annotated[
-        dict[str, Annotated[list[_Integer], Field(min_length=1, max_length=_MOST_VALUES)]],
+        dict[str, Annotated[list[Whole], Field(min_length=1, max_length=_MOST_VALUES)]],
         _by_name(list[Count], list[WholeNumber]),
     ] = Field(
         default_factory=dict,

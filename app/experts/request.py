@@ -156,7 +156,7 @@ class PlacementFields(LayoutFields, LinkFields):
     seed: Annotated[WholeNumber, Field(le=2**31 - 1)] = Field(
         0, description="Equal seeds give equal maps.", examples=[0]
     )
-    effort: Annotated[int, Field(strict=True, ge=1, le=MOST_EFFORT)] = Field(
+    effort: Annotated[Count, Field(le=MOST_EFFORT)] = Field(
         1, description="Scales the work of the search.", examples=[1]
     )
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import BaseModel, Field
 
 from app.access import audit
 from app.access.audit import AuditEntry, AuditFilter
 from app.api.v1.answers import Moment, PageAnswer, page_answer
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import Cursor, Limit, ServiceDep
+from app.documents.moments import Moment as GivenMoment
 
 router = APIRouter(tags=["access"], route_class=BodyRoute)
 
@@ -42,8 +43,8 @@ def _filter(
     actor: Annotated[str | None, Query(max_length=200, description="Only what this one did.")] = None,
     action: Annotated[str | None, Query(max_length=100, description="Only this.")] = None,
     subject: Annotated[str | None, Query(max_length=2000, description="Only paths that begin so.")] = None,
-    since: Annotated[AwareDatetime | None, Query(description="Only from this moment on.")] = None,
-    until: Annotated[AwareDatetime | None, Query(description="Only before this moment.")] = None,
+    since: Annotated[GivenMoment | None, Query(description="Only from this moment on.")] = None,
+    until: Annotated[GivenMoment | None, Query(description="Only before this moment.")] = None,
 ) -> AuditFilter:
     return AuditFilter(actor=actor, action=action, subject=subject, since=since, until=until)
 

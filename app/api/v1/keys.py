@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import BaseModel, Field
 
 from app.access import keys
 from app.access.keys import ApiKey, NewApiKey
@@ -16,6 +16,7 @@ from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import Cursor, ExpectedTag, Limit, ServiceDep, content_tag, tagged
 from app.db.access_tables import LONGEST_NAME
 from app.db.engine import transaction
+from app.documents.moments import Moment as GivenMoment
 from app.documents.reading import Document
 from app.services.preconditions import check_tag
 
@@ -41,7 +42,7 @@ class NewKeyDocument(Document):
     scopes: list[str] = Field(
         default_factory=list, max_length=10, description="Scopes besides.", examples=[["read", "plan"]]
     )
-    expires_at: AwareDatetime | None = Field(
+    expires_at: GivenMoment | None = Field(
         None, description="When it ends; null: never.", examples=["2099-01-01T00:00:00Z"]
     )
     requests_per_minute: _Limit = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Depends, Header, Path, Query, Response
 from pydantic import BaseModel
@@ -67,6 +67,7 @@ _IfMatch = Annotated[
     Header(
         description="ETag of what was read, or several; when the thing is another by now, the answer is 412.",
         examples=['"3"'],
+        json_schema_extra={"pattern": r'^\s*(\*|(W/)?"[!#-~]*"(\s*,\s*(W/)?"[!#-~]*")*)\s*$'},
     ),
 ]
 
@@ -93,6 +94,14 @@ def _expected_versions(tags: ExpectedTag) -> ExpectedVersions:
 
 
 ExpectedVersion = Annotated[ExpectedVersions, Depends(_expected_versions)]
+
+
+def describe(description: dict[str, Any]) -> None:
+    """Say in a description that parameters which may be left out are never null, which no address holds."""
+    for path in description["paths"].values():
+        for parameter in (each for operation in path.values() for each in operation.get("parameters", ())):
+            kinds = [kind for kind in parameter["schema"].pop("anyOf", ()) if kind != {"type": "null"}]
+            parameter["schema"] |= kinds[0] if len(kinds) == 1 else {"anyOf": kinds} if kinds else {}
 
 
 def etag(version: int) -> str:

@@ -73,7 +73,7 @@ class OptionsDocument(Document):
     time_limit_s: Positive | None = Field(
         None, description="Seconds after which the search stops; absent = the service's default.", examples=[60.0]
     )
-    effort: Annotated[int, Field(strict=True, ge=1, le=100)] = Field(
+    effort: Annotated[Count, Field(le=100)] = Field(
         _DEFAULT.effort, description="Scales every work budget of the search.", examples=[1]
     )
     seed: Annotated[WholeNumber, Field(le=2**31 - 1)] = Field(
@@ -88,7 +88,7 @@ class OptionsDocument(Document):
     backend: Backend = Field(
         _DEFAULT.backend, description="Integer programming solver that proves the placement.", examples=["cbc"]
     )
-    alternatives: Annotated[int, Field(strict=True, ge=0, le=50)] = Field(
+    alternatives: Annotated[WholeNumber, Field(le=50)] = Field(
         _DEFAULT.alternatives, description="Next-best configurations to list.", examples=[5]
     )
 

@@ -29,6 +29,14 @@ def _log(client: TestClient, **query: str) -> list[dict[str, object]]:
     return found
 
 
+def test_moments_are_written_out(service: TestClient) -> None:
+    """A number could be seconds or milliseconds since whatever year: 422."""
+    client = with_key(service, key_of(service, OURS))
+    assert client.get(f"{API}/audit", params={"until": "0"}).status_code == 422
+    made = client.post(f"{API}/keys", json={"name": "a", "role": "viewer", "expires_at": 4102444800})
+    assert made.status_code == 422
+
+
 def test_changes_and_refusals_are_written_down(service: TestClient) -> None:
     """Who, what, how it ended and under which request id; reads and mistakes are not."""
     admin, viewer = (with_key(service, key_of(service, OURS, *scopes)) for scopes in ((), (Scope.READ,)))

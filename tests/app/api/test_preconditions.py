@@ -124,6 +124,8 @@ def test_the_description_names_the_headers_of_answers(client: TestClient) -> Non
     for path in described.values():
         for operation in path.values():
             assert all("X-Request-Id" in answer["headers"] for answer in operation["responses"].values())
+        for parameter in (each for operation in path.values() for each in operation.get("parameters", ())):
+            assert "'null'" not in str(parameter["schema"]), f"{parameter['name']}: nothing in an address is null"
     for path in (f"{API}/clusters/{{cluster}}", f"{API}/clusters/{{cluster}}/spares", f"{API}/plans/{{plan}}"):
         answers = described[path]["get"]["responses"]
         assert "ETag" in answers["200"]["headers"]

@@ -273,3 +273,10 @@ def test_a_misspelt_field_of_training_is_no_serving(name: str) -> None:
     with pytest.raises(InvalidDocument) as raised:
         read_document(WorkloadDocument, fields, what="workload")
     assert [problem.problem for problem in raised.value.problems] == ["unknown field"]
+
+
+@pytest.mark.parametrize("written", [4096, 4096.0])
+def test_a_number_without_a_fraction_is_whole(written: float) -> None:
+    """JSON has one kind of number, and schemas say that 8.0 is an integer."""
+    body = {"sequence_length": written, "global_batch_sequences": 8}
+    assert read_document(WorkloadDocument, body, what="workload").to_value().sequence_length == 4096
