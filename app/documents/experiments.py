@@ -20,7 +20,7 @@ from cluster_models.training.workload import Sharding
 from cluster_models.units import GBIT, GIB
 from solver.fitting.experiments import Experiments
 
-_SHARDING: Final = {Sharding.NONE: "0", Sharding.OPTIMIZER: "1", Sharding.PARAMETERS: "3"}
+_SHARDING: Final = {Sharding.NONE: "0", Sharding.OPTIMIZER: "1", Sharding.GRADIENTS: "2", Sharding.PARAMETERS: "3"}
 assert set(_SHARDING.values()) <= set(SHARDINGS)
 
 

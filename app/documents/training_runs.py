@@ -81,7 +81,7 @@ COLUMNS: Final = (
 SHARDINGS: Final = {
     "0": Sharding.NONE,
     "1": Sharding.OPTIMIZER,
-    "2": Sharding.OPTIMIZER,
+    "2": Sharding.GRADIENTS,
     "3": Sharding.PARAMETERS,
     "fsdp": Sharding.PARAMETERS,
     "dist-opt": Sharding.OPTIMIZER,

@@ -151,7 +151,8 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
         min_length=1,
         max_length=_MOST_VALUES,
         description="Shardings of the training state the planner may choose from: none, optimizer (ZeRO-1, "
-        "Megatron's distributed optimizer), parameters (ZeRO-3, FSDP).",
+        "Megatron's distributed optimizer), gradients (ZeRO-2, where the framework has it), parameters (ZeRO-3, "
+        "FSDP).",
         examples=[["none", "optimizer"]],
     )
     schedule: list[PipelineSchedule] = Field(

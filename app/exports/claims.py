@@ -112,7 +112,7 @@ def claims_of(launch: Launch) -> Claims:
         micro_batch=launch.configuration.micro_batch,
         global_batch=plan.workload.global_batch if plan.workload else None,
         sequence_length=plan.workload.sequence_length if plan.workload else None,
-        sharding=launch.configuration.sharding,
+        sharding=_states_shared(launch.configuration.sharding),
         sharding_ranks=launch.configuration.sharding_ranks,
         shards_gradients=shards_gradients(launch.configuration.sharding, plan.workload) if plan.workload else None,
         experts=model.experts.count if model and model.experts else None,
@@ -176,7 +176,13 @@ def adapters_said(adapters: Adapters | None) -> str:
 
 def shards_gradients(sharding: Sharding, workload: TrainingWorkload) -> bool:
     """Whether gradients lie with the sharded states of the optimizer alone (ZeRO-2)."""
-    return sharding is Sharding.OPTIMIZER and workload.framework.shards_gradients
+    owners = sharding is Sharding.OPTIMIZER and workload.framework.shards_gradients
+    return owners or sharding is Sharding.GRADIENTS
+
+
+def _states_shared(sharding: Sharding) -> Sharding:
+    """The sharding as files say it that tell gradients by ``shards_gradients``."""
+    return Sharding.OPTIMIZER if sharding is Sharding.GRADIENTS else sharding
 
 
 def _optimizer_copies(plan: Plan) -> int | None:

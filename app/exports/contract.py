@@ -17,6 +17,7 @@ from cluster_models.errors import InvalidConfiguration, InvalidInput
 from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.plan import Plan
 from cluster_models.training.schedules import PipelineSchedule
+from cluster_models.training.workload import Sharding
 
 ZIP: Final = "application/zip"
 SHELL: Final = "text/x-shellscript"
@@ -185,6 +186,14 @@ def refuse_groups(target: str, launch: Launch) -> None:
             "pin sharding_ranks to 0, or export torchtitan",
         )
         raise unsupported(target, "sharding_ranks", size, problem, remedy)
+
+
+def refuse_gradients(target: str, launch: Launch) -> None:
+    """Raise ``InvalidConfiguration`` where a plan shards gradients and states alone and a target cannot."""
+    sharding = launch.configuration.sharding
+    if sharding is Sharding.GRADIENTS:
+        problem = "it shards the optimizer's states, or parameters as well"
+        raise unsupported(target, "sharding", str(sharding), problem, "export deepspeed")
 
 
 def unsupported(target: str, field: str, value: object, reason: str, remedy: str = "") -> InvalidConfiguration:

@@ -20,7 +20,7 @@ from cluster_models.cluster.gpus import Precision
 from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.workload import Recompute, Sharding
 
-_STAGE: Final = {Sharding.NONE: 0, Sharding.OPTIMIZER: 1, Sharding.PARAMETERS: 3}
+_STAGE: Final = {Sharding.NONE: 0, Sharding.OPTIMIZER: 1, Sharding.GRADIENTS: 2, Sharding.PARAMETERS: 3}
 
 
 def render_deepspeed(launch: Launch, options: Options) -> Files:

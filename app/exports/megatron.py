@@ -16,6 +16,7 @@ from app.exports.contract import (
     ExportFile,
     Files,
     refuse_adapters,
+    refuse_gradients,
     refuse_groups,
     refuse_method,
     refuse_schedule,
@@ -77,6 +78,7 @@ def megatron_arguments(launch: Launch) -> Arguments:
     refuse_method(release_name(release), launch)
     refuse_adapters(release_name(release), launch)
     refuse_groups(release_name(release), launch)
+    refuse_gradients(release_name(release), launch)
     flags = [
         *model_flags(model, workload, release),
         Flag("--micro-batch-size", configuration.micro_batch),

@@ -13,6 +13,7 @@ from app.exports.contract import (
     Export,
     ExportFile,
     Files,
+    refuse_gradients,
     refuse_groups,
     refuse_method,
     refuse_schedule,
@@ -65,6 +66,7 @@ def render_nemo(launch: Launch, options: Options) -> Files:  # noqa: ARG001 - th
     refuse_schedule("Megatron-Bridge", launch)
     refuse_method("Megatron-Bridge", launch)
     refuse_groups("Megatron-Bridge", launch)
+    refuse_gradients("Megatron-Bridge", launch)
     sharded = launch.configuration.sharding is Sharding.PARAMETERS
     if sharded and launch.configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA:
         raise unsupported(

@@ -10,7 +10,16 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from app.exports.contract import ZIP, Export, ExportFile, Files, refuse_adapters, refuse_method, unsupported
+from app.exports.contract import (
+    ZIP,
+    Export,
+    ExportFile,
+    Files,
+    refuse_adapters,
+    refuse_gradients,
+    refuse_method,
+    unsupported,
+)
 from app.exports.launch_value import Launch
 from app.exports.megatron import documents_unsaid, expert_order_lines
 from app.exports.optimizer_states import refuse_states
@@ -79,6 +88,7 @@ def _overlaps_tensor(launch: Launch) -> bool:
 def _refuse(launch: Launch) -> None:
     refuse_method("torchtitan", launch)
     refuse_adapters("torchtitan", launch)
+    refuse_gradients("torchtitan", launch)
     parts = sorted(launch.plan.architecture.parts) if launch.plan.architecture else []
     if parts:
         name, has = launch.plan.model, ", ".join(parts).replace("_", " ")

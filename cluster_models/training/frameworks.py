@@ -187,6 +187,7 @@ class Framework:
             setting=True,
         ),
     ]
+    gradient_sharding: Annotated[bool, Fact("Gradients may be sharded with the optimizer's states (ZeRO-2).")]
     hybrid_sharding: Annotated[bool, Fact("Parameters may be sharded inside groups of data ranks (HSDP).")]
     clips_all_gradients: Annotated[
         bool, Fact("Each rank measures and scales every gradient that it holds, not only those of its shard.")

@@ -60,11 +60,13 @@ class RecomputeModule(StrEnum):
 class Sharding(StrEnum):
     """Training state that data parallel ranks share out instead of repeating (ZeRO, arXiv 1910.02054).
 
-    ``OPTIMIZER`` is ZeRO-1 (Megatron's distributed optimizer), ``PARAMETERS`` ZeRO-3 (FSDP).
+    ``OPTIMIZER`` is ZeRO-1 (Megatron's distributed optimizer), ``GRADIENTS`` ZeRO-2, which has it, ``PARAMETERS``
+    ZeRO-3 (FSDP), which has both.
     """
 
     NONE = "none"
     OPTIMIZER = "optimizer"
+    GRADIENTS = "gradients"
     PARAMETERS = "parameters"
 
 
@@ -294,19 +296,21 @@ class TrainingWorkload:
 
     @property
     def shardings(self) -> tuple[Sharding, ...]:
-        """The shardings allowed under which the framework keeps the optimizer's states in their formats.
+        """The shardings allowed that the framework has, with the optimizer's states in their formats.
 
         Megatron-Core shares narrow states out (``--use-precision-aware-optimizer``).  Beside BF16 weights its
         distributed optimizer then has remainders instead of an FP32 copy; Megatron-FSDP has an FP32 copy always.
         """
+        has = (Sharding.GRADIENTS,) * self.framework.gradient_sharding
+        offered = tuple(each for each in self.sharding if each is not Sharding.GRADIENTS or each in has)
         states = self.optimizer_states
         if not (states.is_narrow and self.framework.megatron_core):
-            return self.sharding
+            return offered
         full = states.master_weight is MasterFormat.FP32
         possible = {Sharding.PARAMETERS} if full else {Sharding.OPTIMIZER}
         if full and self.precision is not Precision.BF16:
             possible = {Sharding.OPTIMIZER, Sharding.PARAMETERS}
-        return tuple(sharding for sharding in self.sharding if sharding in possible)
+        return tuple(sharding for sharding in offered if sharding in possible)
 
     @property
     def tokens_per_step(self) -> int:

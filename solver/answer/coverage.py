@@ -29,7 +29,7 @@ def limits(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> Iterator[Rema
     yield _memory_options(problem)
     yield remark("limit_equal_hosts")
     yield remark("limit_tensor_inside")
-    if Sharding.PARAMETERS in workload.sharding:
+    if {Sharding.GRADIENTS, Sharding.PARAMETERS} & set(workload.shardings):
         yield remark("limit_sharded_without_pipeline")
     if architecture.layers > 1 and workload.pinned.get("virtual_pipeline") != 1:
         yield _groups(workload.framework)

@@ -72,7 +72,8 @@ def _one_by_one(asked: PlacementRules) -> Iterator[tuple[str, PlacementRules]]:
 def _states_without_copy(problem: PlanningProblem, candidate: Candidate) -> Iterator[Remark]:
     rules = [str(rule) for rule in problem.workload.placement.spread if rule.group is RankGroup.DATA]
     sharding = SHARDING_CODES[int(candidate.batch.sharding[0])]
-    if not rules or int(candidate.batch.data[0]) == 1 or sharding is Sharding.NONE:
+    in_groups = int(candidate.batch.sharding_ranks[0]) > 0
+    if not rules or int(candidate.batch.data[0]) == 1 or sharding is Sharding.NONE or in_groups:
         return
     yield remark("single_copy", sharding=sharding, rule=rules[0])
 

@@ -308,6 +308,9 @@ def _limits(configuration: Configuration, problem: PlanningProblem) -> Iterator[
         yield f"Modules {_listed(tuple(sorted(modules)))} are not those pinned: {_listed(workload.pinned_modules)}."
     if configuration.sharding not in workload.sharding:
         yield f"Sharding '{configuration.sharding}' is not among {_listed(workload.sharding)}."
+    gradients = str(configuration.sharding) == "gradients"
+    if gradients and (degrees.pipeline > 1 or not workload.framework.gradient_sharding):
+        yield f"{workload.framework.name} does not shard gradients on {degrees.pipeline} pipeline ranks."
     if configuration.sharding_ranks and not workload.framework.hybrid_sharding:
         yield f"{workload.framework.name} does not shard parameters in groups of {configuration.sharding_ranks}."
     yield from _state_rules(configuration, workload)

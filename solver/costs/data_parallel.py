@@ -17,7 +17,7 @@ from solver.candidates import ORDER_CODES, BoolArray, CandidateBatch, FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s
 from solver.costs.compute import Processor
-from solver.costs.local_sizes import is_hybrid, is_sharded
+from solver.costs.local_sizes import is_hybrid, is_sharded, shards_states
 from solver.costs.parameters import LocalParameters, data_ranks, sharing_ranks
 from solver.costs.seconds import Seconds
 from solver.costs.traffic import LayerTraffic
@@ -62,7 +62,7 @@ def gradient_bytes(
     framework = calibration.framework
     layer_by_layer = _layer_by_layer(batch, framework)
     once = is_sharded(batch, Sharding.PARAMETERS) & ~layer_by_layer
-    weights = np.where(is_sharded(batch, Sharding.OPTIMIZER), max(precision.operand_bytes, 1.0), 0.0)
+    weights = np.where(shards_states(batch), max(precision.operand_bytes, 1.0), 0.0)
     scattered = layer_by_layer & ~is_hybrid(batch) & (not framework.reduces_once)
     reduced = np.where(scattered, 0.0, framework.gradient_bytes)[:, None]
     whole, weights = (each[:, None] for each in (_GATHERED_BYTES * once, weights))
@@ -93,7 +93,7 @@ def is_all_reduced(batch: CandidateBatch, framework: Framework) -> BoolArray:
     the bytes between nodes are those of an all-reduce.  So do groups that share parameters out (HSDP).
     """
     several = sharing_ranks(batch, framework)[0] < data_ranks(batch)[0]
-    sharded = is_sharded(batch, Sharding.OPTIMIZER) & (several | framework.sharded_all_reduce)
+    sharded = shards_states(batch) & (several | framework.sharded_all_reduce)
     return np.asarray(is_sharded(batch, Sharding.NONE) | sharded | is_hybrid(batch))
 
 
@@ -125,7 +125,8 @@ def reduces_each_micro_batch(batch: CandidateBatch, framework: Framework) -> Boo
     PyTorch's HSDP also sums them over groups in each one.
     """
     hybrid = is_hybrid(batch) & (not framework.reduces_once)
-    return np.asarray((is_sharded(batch, Sharding.OPTIMIZER) & framework.shards_gradients) | hybrid)
+    owners = is_sharded(batch, Sharding.OPTIMIZER) & framework.shards_gradients
+    return np.asarray(owners | is_sharded(batch, Sharding.GRADIENTS) | hybrid)
 
 
 def optimizer_s(

@@ -125,6 +125,11 @@ def is_sharded(batch: CandidateBatch, sharding: Sharding) -> BoolArray:
     return np.asarray(batch.sharding == SHARDING_CODES.index(sharding))
 
 
+def shards_states(batch: CandidateBatch) -> BoolArray:
+    """(n,) which candidates shard the optimizer's states beside whole weights (ZeRO-1 and 2)."""
+    return np.asarray(is_sharded(batch, Sharding.OPTIMIZER) | is_sharded(batch, Sharding.GRADIENTS))
+
+
 def is_hybrid(batch: CandidateBatch) -> BoolArray:
     """(n,) which candidates shard parameters inside groups that are smaller than all data ranks (HSDP)."""
     return np.asarray(is_sharded(batch, Sharding.PARAMETERS) & (batch.sharding_ranks > 0))

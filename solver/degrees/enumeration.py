@@ -323,7 +323,8 @@ def _expert_grids(
 
 def _shardings(architecture: Architecture, workload: TrainingWorkload, grid: Grid, block: int) -> list[int]:
     """Shardings that differ: where no two ranks hold the same parameters there is nothing to share out."""
-    allowed = [s for s in workload.shardings if s is not Sharding.PARAMETERS or grid.pipeline == 1]
+    alone = {Sharding.GRADIENTS, Sharding.PARAMETERS}  # DeepSpeed's pipeline takes neither
+    allowed = [s for s in workload.shardings if s not in alone or grid.pipeline == 1]
     expert_copies = architecture.experts is not None and grid.cell * grid.data > block
     if grid.data * grid.context == 1 and not expert_copies:
         allowed = [Sharding.NONE] if Sharding.NONE in allowed else allowed[:1]

@@ -29,7 +29,7 @@ def check_workload(problem: PlanningProblem, fabrics: Sequence[Fabric], mixed: S
     _check_cluster(problem, fabrics)
     _check_batch(problem)
     _check_adapters(problem)
-    _check_groups(problem.workload)
+    _check_sharding(problem.workload)
     _check_model(problem)
     _check_recomputation(problem)
     _check_states(problem.workload)
@@ -253,8 +253,15 @@ def _check_adapters(problem: PlanningProblem) -> None:
         )
 
 
-def _check_groups(workload: TrainingWorkload) -> None:
-    """Pinned groups of ranks that share parameters out are what the framework has, and parameters may be shared."""
+def _check_sharding(workload: TrainingWorkload) -> None:
+    """The framework has some sharding allowed, and pinned groups of ranks that share parameters out."""
+    if set(workload.sharding) == {Sharding.GRADIENTS} and not workload.framework.gradient_sharding:
+        raise InvalidWorkload(
+            "workload.sharding",
+            list(map(str, workload.sharding)),
+            f"{workload.framework.name} does not shard gradients without parameters",
+            "allow optimizer or parameters, or use a framework with gradient_sharding",
+        )
     size = workload.pinned.get("sharding_ranks", 0)
     if not size:
         return

@@ -71,7 +71,7 @@ def _too_full(site: JobSite, alive: BoolArray) -> Remark | None:
 def _free_bytes(site: JobSite, alive: BoolArray) -> FloatArray:
     """(P,) memory that is left on each rank when live ones hold the optimizer shards of lost ones as well."""
     memory, share = site.candidate.memory, len(alive) / alive.sum(axis=0)
-    sharded = site.job.plan.configuration.sharding is Sharding.OPTIMIZER
+    sharded = site.job.plan.configuration.sharding in (Sharding.OPTIMIZER, Sharding.GRADIENTS)
     needed = memory.total_bytes[0] + memory.optimizer_bytes[0] * (share - 1) * sharded
     return np.asarray(memory.limit_bytes[0] - needed)
 
@@ -111,7 +111,7 @@ def rerouted(site: JobSite, alive: BoolArray) -> Rerouted:
     stride = max(1, site.job.plan.configuration.degrees.expert_block // site.candidate.fabric.gpus_per_unit)
     reduce_s, gather_s = _rings(placement, site.home, alive, stride)
     share = len(alive) / alive.sum(axis=0)
-    sharded = site.job.plan.configuration.sharding is Sharding.OPTIMIZER
+    sharded = site.job.plan.configuration.sharding in (Sharding.OPTIMIZER, Sharding.GRADIENTS)
     optimizer_s = placement.arrays.optimizer_s * (share if sharded else 1.0)
     ends = [
         _simulated(placement, site.home, owners, times.duration_s, most)

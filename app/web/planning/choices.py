@@ -124,6 +124,7 @@ class Choices:
     sharding: Options = (
         (Sharding.NONE, "none"),
         (Sharding.OPTIMIZER, "optimizer state (ZeRO-1)"),
+        (Sharding.GRADIENTS, "and gradients (ZeRO-2)"),
         (Sharding.PARAMETERS, "parameters (ZeRO-3, FSDP)"),
     )
     objective: Options = (

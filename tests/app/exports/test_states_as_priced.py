@@ -36,6 +36,18 @@ def test_deepspeed_shards_the_gradients_that_were_priced_so(shards: bool, stage:
     check_files(export("deepspeed"), export("deepspeed").files(plan, Options()), launch_of(plan))
 
 
+def test_deepspeed_alone_shards_gradients_beside_whole_weights() -> None:
+    """Its second stage, read back; others shard states or parameters."""
+    plan = under(shaped(Degrees(data=8), ((6,),), sharding=Sharding.GRADIENTS), "transformers-2025")
+    files = export("deepspeed").files(plan, Options())
+    assert '"stage": 2' in files[0].text
+    with pytest.raises(InvalidConfiguration, match="shards_gradients"):
+        check_files(export("deepspeed"), files, launch_of(under(DATA, "transformers-2025")))
+    for name in ("megatron", "nemo", "torchtitan"):
+        with pytest.raises(InvalidConfiguration, match="parameters as well"):
+            text_of(name, plan)
+
+
 @pytest.mark.parametrize(
     ("name", "framework"),
     [
