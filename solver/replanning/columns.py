@@ -28,7 +28,7 @@ from solver.replanning.site import JobSite, site_of
 from solver.replanning.touched import Touched, held_gpus, live_gpus, lost_gpus, poor_nodes, spare_gpus
 
 MOST_LEFT: Final = 3
-"""Slow nodes of a job that are also left one by one; more are only left together."""
+"""Slow nodes of a job, and shared ones, that are also left one by one; more are only left together."""
 
 MOST_POOL: Final = 128
 """Nodes that one job may take, the nearest: its links to all of them are kept."""
@@ -202,8 +202,9 @@ def _views(
     ends = sorted(_slow_ends(problem, job) - set(slow))
     ways = [slow] if slow else []
     ways += [[node] for node in (*slow, *ends) if len(slow) + len(ends) <= MOST_LEFT and [node] != slow]
-    if (shared := sorted({node for node, _ in given_up} & set(job.nodes))) and shared not in ways:
-        ways.append(shared)  # whoever else is there may make more of them
+    shared = sorted({node for node, _ in given_up} & set(job.nodes))
+    alone = [[node] for node in shared if len(shared) <= MOST_LEFT]
+    ways += [left for left in (shared, *alone) if left and left not in ways]  # others there may make more of them
     for left in ways:
         yield view(lost | {gpu for gpu in held if gpu[0] in left}, _from(gone))
 

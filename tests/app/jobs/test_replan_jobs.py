@@ -7,13 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Engine, event, select
+from sqlalchemy.exc import OperationalError
 
 from app.db.engine import SessionFactory, transaction
 from app.db.running_tables import PreparedJobRow
@@ -141,6 +143,33 @@ def test_a_broken_solver_is_tried_again_and_then_the_safe_answer_stands(
         shown = replan_views.view_answer(session, replan_id=replan_id, answer=Answer.DECISION)
     assert shown is not None
     assert shown.decision.fallback != has_decision
+
+
+def test_a_decision_outlasts_a_database_that_is_away(
+    tmp_path: Path, database_url: str, engine: Engine, sessions: SessionFactory
+) -> None:
+    """Its answer is kept until it can be written, and it is decided once."""
+    replan_id = _failed(sessions, tmp_path)
+    away, refused = threading.Event(), list[object]()
+
+    def refuse(connection: object) -> None:
+        if away.is_set():
+            refused.append(connection)
+            raise OperationalError("BEGIN", {}, Exception("server closed the connection unexpectedly"))
+
+    event.listen(engine, "begin", refuse)
+    command = _stand_in(tmp_path, seconds=0.5, decision=str(tmp_path / "decision.json"))
+    with _running(_settings(tmp_path, database_url, *command), sessions):
+        try:
+            wait_until(lambda: _starts(tmp_path) == 1)
+            away.set()
+            wait_until(lambda: "end" in (tmp_path / "ledger").read_text())
+            wait_until(lambda: len(refused) > 1)
+        finally:
+            away.clear()
+        wait_until(lambda: _read(sessions, replan_id).status == ReplanStatus.PROPOSED)
+    replan = _read(sessions, replan_id)
+    assert (replan.has_decision, replan.attempts, replan.error, _starts(tmp_path)) == (True, 1, None, 1)
 
 
 def test_a_later_failure_ends_the_solver_and_starts_another(

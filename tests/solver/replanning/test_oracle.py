@@ -215,7 +215,7 @@ def _shapes(running: RunningJob) -> Iterator[tuple[int, Configuration]]:
 
 LOSSES = {
     **{f"GPU of {node}": [told("0", kind=EntityKind.GPU, of=node)] for node in ("n00", "n04", "n06", "n08")},
-    **{f"card of {node}": [told("mlx5_0", kind=EntityKind.NIC, of=node)] for node in ("n06", "n08")},
+    **{f"card of {node}": [told("mlx5_0", kind=EntityKind.NIC, of=node)] for node in ("n00", "n04", "n06", "n09")},
     **{node: [told(node)] for node in ("n00", "n04", "n06", "n08")},
     **{f"leaf {leaf}": [told(f"n{4 * leaf + index:02d}") for index in range(4)] for leaf in range(3)},
 }
