@@ -90,6 +90,14 @@ class Framework:
             most=64.0,
         ),
     ]
+    left_step_bytes: Annotated[
+        float,
+        Fact(
+            "Bytes per owned parameter that the step leaves in blocks which it cannot take up again where sharded "
+            "states lie flat (ZeRO-1): gradients flattened, copies for the norm. Given back where memory is short.",
+            most=64.0,
+        ),
+    ]
     bucket_bytes: Annotated[
         float,
         Fact("Bytes of the buffers through which gradients are reduced and weights gathered.", most=1e12),

@@ -109,7 +109,8 @@ class MemoryAccount:
     ``order`` (C,): columns of chunks as the model runs through them.  ``tensors`` are all activations of a layer,
     ``gathered`` those with the gathered sequences that lag behind where the framework has any; ``share`` (n, P) of
     these is held.  Activations are those of the fullest of ``moments``.  ``settled`` has everything but
-    activations, of which ``fixed`` (n, P) without logits is beyond the limit.
+    activations, of which ``fixed`` (n, P) without logits is beyond the limit.  ``step`` (n, P): bytes of the
+    optimizer's step, ``left`` (n, P) those that it leaves to the allocator while nothing else wants them.
     """
 
     layers: IntArray
@@ -122,6 +123,7 @@ class MemoryAccount:
     share: FloatArray
     moments: tuple[_Moment, ...]
     step: FloatArray
+    left: FloatArray
     settled: StageMemoryParts
     fixed: FloatArray
 
@@ -206,6 +208,7 @@ class MemoryAccount:
                 for peak in peaks
             ),
             step=step_bytes(workload) * states.owned,
+            left=framework.left_step_bytes * states.owned * is_sharded(batch, Sharding.OPTIMIZER)[:, None],
             settled=settled,
             fixed=settled.total_bytes - logits - settled.limit_bytes,
         )
@@ -215,12 +218,17 @@ class MemoryAccount:
         activations = self._activations(policies, self.tensors)
         fragmentation = self.calibration.fragmentation_share * (activations + self.settled.logits_bytes)
         passing = activations + self.settled.logits_bytes + fragmentation
+        needed = np.maximum(self.step - passing, 0.0)
         settled = replace(
             self.settled,
-            optimizer_bytes=self.settled.optimizer_bytes + np.maximum(self.step - passing, 0.0),
+            optimizer_bytes=self.settled.optimizer_bytes + needed,
             activations_bytes=activations,
             fragmentation_bytes=fragmentation,
         )
+        if self.calibration.framework.left_step_bytes:  # as far as there is room
+            left = np.maximum(self.step + self.left - passing, 0.0) - needed
+            room = np.maximum(settled.limit_bytes - settled.total_bytes, 0.0)
+            settled = replace(settled, optimizer_bytes=settled.optimizer_bytes + np.minimum(left, room))
         if self.gathered is None:
             return settled
         waiting = self.share * (self._activations(policies, self.gathered) - activations)

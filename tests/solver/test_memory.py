@@ -256,6 +256,27 @@ def test_a_loss_in_chunks_holds_the_logits_of_one() -> None:
     assert whole.logits_bytes[0, 0] == pytest.approx(16 * chunked.logits_bytes[0, 0]) == longer.logits_bytes[0, 0]
 
 
+@pytest.mark.parametrize(("headroom", "left_bytes"), [(0.0, 6.0), (0.9, 0.0)])
+def test_what_a_step_leaves_is_held_where_there_is_room(headroom: float, left_bytes: float) -> None:
+    """Six bytes a parameter of flat shards (ZeRO-1), nothing where memory is short, nor under ZeRO-3."""
+    sharded = (SHARDING_CODES.index(each) for each in (Sharding.OPTIMIZER, Sharding.PARAMETERS))
+    full = RECOMPUTE_CODES.index(Recompute.FULL)
+    rows = candidates(*({"tensor": 8, "data": 64, "recompute": full, "sharding": each} for each in sharded))
+    usual, more = (
+        memory(
+            rows,
+            workload=replace(
+                WORKLOAD,
+                memory_headroom=headroom,
+                framework=behaviour(step_bytes=100.0, left_step_bytes=each).framework,
+            ),
+        ).optimizer_bytes[:, 0]
+        for each in (0.0, 6.0)
+    )
+    owned = LLAMA_70B.parameters() / 8 / 64
+    assert more - usual == pytest.approx([left_bytes * owned, 0.0], rel=0.01, abs=1.0)
+
+
 def test_sharded_gradients_stay_on_their_owners() -> None:
     """ZeRO-2 on 64 ranks holds a 64th of all FP32 gradients, those of a layer and of what lies outside layers."""
     rows = candidates({"data": 64}, {"data": 64, "sharding": SHARDING_CODES.index(Sharding.NONE)})
