@@ -27,13 +27,13 @@ from benchmarks.rows import rows_of
 from benchmarks.scores import Score, score, source_of
 from benchmarks.serving_choice import Choice, choices_of
 from benchmarks.serving_rows import MeasuredServing, serving_runs
+from cluster_models.serving.own_rates import FIGURES
 from solver.serving.cases import arrays_of
 from solver.serving.fitting import FAR, NEAR, Measured, fit_rates, predicted_figures
 from solver.serving.loads import FloatArray
 from solver.serving.rates import QUANTITIES, Fitted, known_levels, rates_of
 
 OUT: Final = Path(__file__).parents[1] / "solver" / "serving" / "data" / "rates.toml"
-FIGURES: Final = ("token", "first_token", "throughput")
 CHOSEN: Final = "sweep"
 """The groups held out with which choices are scored: the configuration itself was not measured."""
 LEAST_EFFECT: Final = 0.005

@@ -108,13 +108,12 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
     from app.cli.planning.serving_predicting import is_serving  # noqa: PLC0415 - see above
 
     options = planning.options_of(time_limit=time_limit, effort=effort, seed=seed, gap=gap, backend=backend)
-    serving = ServingOptions(objective, max_gpus, tuple(pin or ()), tuple(also or ()), exports)
+    serving = ServingOptions(objective, max_gpus, tuple(pin or ()), tuple(also or ()), exports, calibration)
     if is_serving(workload):
         from app.cli.planning import serving_planning  # noqa: PLC0415 - see above
 
         training = {
             "--framework-file": framework_file,
-            "--calibration": calibration,
             "--routing": routing,
             "--robust": robust,
             "--fastest": fastest,
@@ -163,9 +162,9 @@ def predict(  # noqa: PLR0913 - one argument for each option
     """Predict time and memory of a configuration given in full, of training or of serving, without a search."""
     from app.cli.planning.serving_predicting import predicted_as_serving  # noqa: PLC0415 - see above
 
-    training = {"--framework-file": framework_file, "--calibration": calibration, "--routing": routing}
+    training = {"--framework-file": framework_file, "--routing": routing}
     files = (cluster, model, workload, configuration)
-    if predicted_as_serving(*files, training=training, as_json=as_json, output=output):
+    if predicted_as_serving(*files, calibration, training=training, as_json=as_json, output=output):
         return
     from app.cli.planning.planning import ProblemFiles  # noqa: PLC0415 - see above
     from app.cli.planning.predicting import run_predict  # noqa: PLC0415 - see above
@@ -323,6 +322,9 @@ def calibrate(  # noqa: PLR0913 - one argument for each option
     runs: Annotated[
         str | None, typer.Option("--runs", metavar="CSV", help="Measured steps, one run a line.")
     ] = None,
+    serving: Annotated[
+        str | None, typer.Option("--serving", metavar="CSV", help="Measured points of serving, one a line.")
+    ] = None,
     framework_files: Annotated[
         list[str] | None,
         typer.Option("--framework-file", metavar="FILE", help="What a framework of the runs does; repeatable."),
@@ -345,11 +347,11 @@ def calibrate(  # noqa: PLR0913 - one argument for each option
     store: Annotated[bool, typer.Option("--store", help="Keep it in the service's database.")] = False,
     database_url: DatabaseUrl = None,
 ) -> None:
-    """Fit the cost model to own runs, a profile of the own GPU, or both."""
+    """Fit the cost model to own runs, a profile of the own GPU, or points of serving."""
     from app.cli.calibration.calibrating import MeasuredFiles, run_calibrate  # noqa: PLC0415 - see above
 
     run_calibrate(
-        MeasuredFiles(runs, framework_files or (), profile, gpu),
+        MeasuredFiles(runs, framework_files or (), profile, gpu, serving),
         name=name,
         output=output,
         as_json=as_json,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Final, Literal
@@ -28,15 +28,21 @@ from app.documents.reading import (
 )
 from app.serialization import canonical, jsonable
 from cluster_models.calibration.fitted import ErrorSpread, FittedParameters, FittedValue
+from cluster_models.cluster.catalogue import gpu_kinds
+from cluster_models.serving.engines import serving_engines
+from cluster_models.serving.own_rates import FIGURES, FittedServing
 from cluster_models.training.frameworks import frameworks
 from solver.costs.calibration import PARAMETERS, Owner
 from solver.fitting.report import Explanation
+from solver.serving.rates import QUANTITIES
 
 MOST_OWNERS: Final = 200
 MOST_PARAMETERS: Final = 100
 """Bound for one owner; more than there are, so that a new parameter changes no description of the API."""
 MOST_ERROR: Final = 10.0
 """Bound for log(measured / predicted); a prediction off by e^10 is none."""
+MOST_FACTOR: Final = 1000.0
+"""Bound for the factor of a rate of serving, and for its inverse."""
 HASH_LENGTH: Final = 16
 
 
@@ -65,6 +71,39 @@ class ErrorsDocument(Document):
     p50: Number = Field(description="Median.", examples=[0.0])
     p90: Number = Field(description="90th percentile.", examples=[0.05])
     runs: WholeNumber = Field(description="How many runs.", examples=[12])
+
+
+class FigureErrorsDocument(Document):
+    """Mean absolute relative errors of one figure of serving."""
+
+    points: WholeNumber = Field(description="Points with it.", examples=[20])
+    before_fraction: NotNegative = Field(description="Before the fit.", examples=[0.21])
+    after_fraction: NotNegative = Field(description="After it.", examples=[0.06])
+    held_out_fraction: NotNegative = Field(
+        description="Each predicted by a fit without its sweep.", examples=[0.08]
+    )
+
+
+class ServingRatesDocument(Document):
+    """Rates of one serving engine on one kind of GPU."""
+
+    points: WholeNumber = Field(description="Measured points.", examples=[20])
+    factors: dict[Text, ParameterDocument] = Field(
+        max_length=MOST_PARAMETERS,
+        description="Factor of each rate over the shipped one; of a share s, the factor of s / (1 - s).",
+    )
+    spreads: dict[Text, NotNegative] = Field(
+        max_length=len(FIGURES),
+        description="By figure: |log(measured / predicted)| within which four unseen points in five lay.",
+        examples=[{"token": 0.08, "first_token": 0.3}],
+    )
+    explanation: Explanation | None = Field(None, description="As for steps.", examples=["factor"])
+    errors: dict[Text, FigureErrorsDocument] = Field(
+        default_factory=dict, max_length=len(FIGURES), description="By figure: token, first_token, throughput."
+    )
+    outliers: list[Line] = Field(
+        default_factory=list, max_length=1000, description="Points that the fit does not explain.", examples=[[]]
+    )
 
 
 class OutlierDocument(Document):
@@ -166,6 +205,11 @@ class CalibrationDocument(Document):
         description="Frameworks of the runs that are not shipped: plans with this calibration know their names.",
         examples=[[]],
     )
+    serving: dict[Text, ServingRatesDocument] = Field(
+        default_factory=dict,
+        max_length=MOST_OWNERS,
+        description="Rates of serving engines by engine generation and GPU kind: vllm-0.16@H100-SXM5-80GB.",
+    )
     errors: ErrorsDocument | None = Field(None, description="Makes the interval of a prediction.")
     fit: FitDocument | None = Field(None, description="How well it fits.")
     collectives: list[CollectiveDocument] = Field(
@@ -184,7 +228,8 @@ class CalibrationDocument(Document):
         tables = {Owner.GPU: self.gpus, Owner.FRAMEWORK: self.frameworks}
         problems = [found for owner, table in tables.items() for found in _problems(owner, table)]
         problems += [_unknown_framework(name) for name in self.frameworks if name not in described | frameworks()]
-        if not self.gpus and not self.frameworks:
+        problems += [found for name, each in self.serving.items() for found in _problems_of_serving(name, each)]
+        if not self.gpus and not self.frameworks and not self.serving:
             problems.append(FieldProblem("gpus", {}, "holds no parameter", "fit one: meshwright calibrate"))
         if self.errors is not None:
             problems += _problems_of_errors(self.errors)
@@ -198,16 +243,41 @@ class CalibrationDocument(Document):
             for owner, table in tables.items()
         }
         errors = None if self.errors is None else ErrorSpread(**self.errors.model_dump())
-        bare = FittedParameters(values[Owner.GPU], values[Owner.FRAMEWORK], "", errors)
+        serving = {
+            name: FittedServing(
+                {key: value.value for key, value in each.factors.items()}, each.spreads, each.points
+            )
+            for name, each in self.serving.items()
+        }
+        bare = FittedParameters(values[Owner.GPU], values[Owner.FRAMEWORK], "", errors, serving=serving)
         return replace(bare, source=f"{self.name} {self._digest(bare)}", described=described)
 
     def _digest(self, fitted: FittedParameters) -> str:
         """A hash of the content: descriptions as they are stated here, whatever facts are added later."""
         content = jsonable(fitted)
         del content["described"]
+        if not self.serving:
+            del content["serving"]
         if self.descriptions:
             content["descriptions"] = [each.model_dump(exclude_none=True) for each in self.descriptions]
         return hashlib.sha256(canonical(content).encode()).hexdigest()[:HASH_LENGTH]
+
+
+def _problems_of_serving(name: str, rates: ServingRatesDocument) -> Iterator[FieldProblem]:
+    engine, _, gpu = name.rpartition("@")
+    if engine not in serving_engines() or gpu not in gpu_kinds():
+        remedy = "write it as vllm-0.16@H100-SXM5-80GB"
+        yield FieldProblem(f"serving.{name}", name, "is no engine generation and GPU kind", remedy)
+    for key, each in rates.factors.items():
+        path = f"serving.{name}.factors.{key}"
+        if key not in QUANTITIES:
+            yield FieldProblem(path, key, "unknown rate", close_name(key, list(QUANTITIES)))
+        elif not 1.0 / MOST_FACTOR <= each.value <= MOST_FACTOR:
+            yield FieldProblem(f"{path}.value", each.value, f"must lie in {1.0 / MOST_FACTOR:g}..{MOST_FACTOR:g}")
+    for key, spread in rates.spreads.items():
+        if key not in FIGURES or spread > MOST_ERROR:
+            path = f"serving.{name}.spreads.{key}"
+            yield FieldProblem(path, spread, f"must be of {', '.join(FIGURES)} and at most {MOST_ERROR:g}")
 
 
 def _unknown_framework(name: str) -> FieldProblem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -23,11 +24,28 @@ from app.documents.serving_plan_parts import (
     ServingCertificateDocument,
     ServingWarningDocument,
 )
+from app.documents.values import ValueDocument
 from cluster_models.errors import InvalidInput
 from cluster_models.serving.goal import ServedModel, ServingGoal
+from cluster_models.serving.own_rates import FittedServing, OwnRates
 from cluster_models.serving.plan import ServingPlan
 from cluster_models.serving.refusal import NoServingPlan, NoServingReason
 from cluster_models.training.plan import Plan
+
+
+class FittedServingDocument(ValueDocument[FittedServing]):
+    """Rates of an engine on one kind of GPU, as a calibration has them."""
+
+    factors: dict[str, float] = Field(description="Factor of each rate over the shipped one.")
+    spreads: dict[str, float] = Field(description="By figure, what makes intervals.")
+    points: int = Field(description="Measured points.", examples=[20])
+
+
+class OwnRatesDocument(ValueDocument[OwnRates]):
+    """Rates of a calibration for an engine, by GPU kind."""
+
+    label: str = Field(description="Name and content hash of the calibration.", examples=["ours 3f2a91c0d4e5b6a7"])
+    by_gpu: dict[str, FittedServingDocument] = Field(description="By GPU kind.")
 
 
 class ServedModelDocument(Document):
@@ -36,10 +54,14 @@ class ServedModelDocument(Document):
     name: str = Field(description="The model.", examples=["llama-3.1-70b"])
     architecture: ArchitectureDocument = Field(description="The model in full.")
     workload: ServingWorkloadDocument = Field(description="The requests to it.")
+    own_rates: OwnRatesDocument | None = Field(
+        None, description="Rates of a calibration that it was priced with; null: the shipped ones."
+    )
 
     def to_value(self) -> ServedModel:
         """The domain value; raises what its own checks raise."""
-        return self.workload.served(self.architecture.to_value())
+        own = None if self.own_rates is None else self.own_rates.to_value()
+        return replace(self.workload.served(self.architecture.to_value()), own=own)
 
 
 class ServingPlanDocument(Document):
@@ -157,6 +179,7 @@ def model_documents(models: tuple[ServedModel, ...], goal: ServingGoal) -> list[
             name=served.architecture.name,
             architecture=ArchitectureDocument.from_value(served.architecture),
             workload=ServingWorkloadDocument.from_served(served, *((goal,) if index == 0 else ())),
+            own_rates=None if served.own is None else OwnRatesDocument.from_value(served.own),
         )
         for index, served in enumerate(models)
     ]

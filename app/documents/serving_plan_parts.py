@@ -173,7 +173,7 @@ class ReplicaGroupDocument(ValueDocument[ReplicaGroup]):
     )
     output_tokens_per_s: ThroughputDocument = Field(description="Output of the group.")
     limited: Annotated[LimitedLatenciesDocument, Holds("limited_s")] = Field(
-        description="Latencies that the limits hold for."
+        description="Latencies that the limits hold for: means, or the workload's limit_percentile of the requests."
     )
     transfer: CacheTransferDocument | None = Field(description="Way of the cache; null where phases share GPUs.")
 
@@ -192,7 +192,8 @@ class ModelFiguresDocument(ValueDocument[ModelFigures]):
     )
     output_tokens_per_s: ThroughputDocument = Field(description="Output for the model.")
     limited: Annotated[LimitedLatenciesDocument, Holds("limited_s")] = Field(
-        description="Latencies that the limits hold for, of the group where each is longest."
+        description="Latencies that the limits hold for, means or the limit_percentile of the workload, "
+        "of the group where each is longest."
     )
     measured_engine: bool = Field(
         description="Whether runs of this engine on this kind of GPU were measured.", examples=[True]
@@ -286,7 +287,7 @@ class NearestServingDocument(ValueDocument[NearestServing]):
     )
     requests_per_s: float = Field(description="Requests answered a second.", examples=[0.4])
     limited: Annotated[LimitedLatenciesDocument, Holds("limited_s")] = Field(
-        description="Latencies that the limits hold for."
+        description="Latencies that the limits hold for: means, or the workload's limit_percentile of the requests."
     )
 
 

@@ -19,6 +19,18 @@ NAMED: Final = 6
 """Outliers that are named; the document has all."""
 
 
+_SERVED: Final = {
+    Explanation.NOTHING: "Its rates stay: no fit surely predicts points better that it did not see.",
+    Explanation.FACTOR: "Decode steps and prefills are slower or faster by a factor each.",
+    Explanation.PARAMETERS: "These rates surely predict points better that the fit did not see.",
+}
+_FIGURES: Final = {
+    "token": "time per output token",
+    "first_token": "time to first token",
+    "throughput": "throughput",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class ParameterLine:
     """One fitted parameter."""
@@ -32,7 +44,7 @@ class ParameterLine:
 
 
 def parameter_lines(document: CalibrationDocument) -> tuple[ParameterLine, ...]:
-    """Every parameter, those of GPU kinds first."""
+    """Every parameter, those of GPU kinds first; of serving engines, factors over the shipped rates."""
     return tuple(
         ParameterLine(
             owner=name,
@@ -42,7 +54,11 @@ def parameter_lines(document: CalibrationDocument) -> tuple[ParameterLine, ...]:
             interval=f"{plain(each.low)} to {plain(each.high)}",
             told_by=_told_by(each),
         )
-        for table in (document.gpus, document.frameworks)
+        for table in (
+            document.gpus,
+            document.frameworks,
+            {name: each.factors for name, each in document.serving.items()},
+        )
         for name, entry in table.items()
         for parameter, each in entry.items()
     )
@@ -90,6 +106,24 @@ def _outcome(what: str, changed: str, errors: tuple[float, float | None], *, tes
         f"{what}: {changed} fitted. Runs that the fit did not see are predicted {percent(unseen)} off on average, "
         f"{percent(before)} before."
     )
+
+
+def serving_lines(document: CalibrationDocument) -> tuple[str, ...]:
+    """For each engine on a kind of GPU how far its figures were off and are now, and points not explained."""
+    found = []
+    for name, each in document.serving.items():
+        engine, _, gpu = name.rpartition("@")
+        errors = ", ".join(
+            f"{_FIGURES[figure]} {percent(error.before_fraction)} before, {percent(error.after_fraction)} now, "
+            f"{percent(error.held_out_fraction)} for sweeps that the fit did not see"
+            for figure, error in each.errors.items()
+        )
+        found.append(f"{engine} on {gpu}, {plural(each.points, 'point')}: mean error of {errors}.")
+        if each.explanation is not None:
+            found.append(_SERVED[each.explanation])
+        if each.outliers:
+            found.append(f"The fit does not explain {named(each.outliers, NAMED)}; they hardly count.")
+    return tuple(found)
 
 
 def error_lines(fit: FitDocument) -> tuple[str, ...]:

@@ -156,7 +156,7 @@ def headline(plan: ServingPlan) -> Pairs:
 
 
 def latencies(plan: ServingPlan) -> Iterator[LatencyRow]:
-    """Mean latencies of each model, and what its limits hold for against them."""
+    """Mean latencies of each model; limited ones with the statistic that the limit holds for."""
     for each in plan.figures:
         served = plan.models[each.model]
         workload, outputs = served.workload, served.workload.output_tokens - 1
@@ -177,7 +177,7 @@ def latencies(plan: ServingPlan) -> Iterator[LatencyRow]:
             verdict = "" if not is_limited else "met" if sure else "met, its range is not" if meets else "missed"
             yield LatencyRow(
                 model=served.architecture.name,
-                name=name if by_mean else f"{name}, {statistic_words(workload)}",
+                name=f"{name}, {statistic_words(workload)}" if is_limited else name,
                 value=seconds(value),
                 interval=range_words(interval),
                 limit=seconds(limit) if is_limited else "",
@@ -237,6 +237,7 @@ def serving_provenance(made_from: Provenance) -> Pairs:
         ("cluster", made_from.cluster_name),
         ("snapshot", made_from.snapshot_id),
         ("product", made_from.product_version),
+        ("calibration", made_from.calibration or "as shipped"),
         ("performance model", made_from.cost_model_version),
         ("seed", str(made_from.seed)),
         ("effort", str(made_from.effort)),

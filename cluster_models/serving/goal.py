@@ -9,6 +9,7 @@ from typing import Final
 
 from cluster_models.errors import InvalidWorkload
 from cluster_models.model.architecture import Architecture
+from cluster_models.serving.own_rates import OwnRates
 from cluster_models.serving.workload import ServingWorkload
 
 PINNABLE: Final = ("tensor", "pipeline", "attention_data", "expert")
@@ -54,11 +55,15 @@ class ServingObjective(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A model, the requests to it, and what its output tokens weigh in the objective beside those of others."""
+    """A model, the requests to it, and what its output tokens weigh in the objective beside those of others.
+
+    ``own`` are rates of its engine from own measurements, ``None`` for the shipped ones.
+    """
 
     architecture: Architecture
     workload: ServingWorkload
     weight: float = 1.0
+    own: OwnRates | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.weight) and self.weight > 0):

@@ -49,6 +49,11 @@ class Belief:
     switched: bool = False
 
     @property
+    def is_common(self) -> bool:
+        """Whether all runs of a framework share it."""
+        return self.unknown.parameter == COMMON_FACTOR
+
+    @property
     def least(self) -> float:
         """Below this nothing lies."""
         return 0.0 if self.switched else -math.inf

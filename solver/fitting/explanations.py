@@ -11,18 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 from scipy.special import stdtrit as student_quantile
 
 from solver.candidates import FloatArray
-from solver.fitting.beliefs import Belief
-from solver.fitting.posterior import Posterior, Prior, Rows, most_probable
-from solver.fitting.priced import OwnRuns
+from solver.fitting.posterior import Believed, Posterior, Priced, Prior, Rows, most_probable
 from solver.fitting.report import Explanation
 from solver.fitting.robust import TOLD
-from solver.fitting.unknowns import COMMON_FACTOR
 
 SWITCHED_ON: Final = 3.0
 """Where overheads that may be zero start a second search: ten units, a millisecond of host time for a layer.  At
@@ -42,11 +39,11 @@ FAR_OUT: Final = 4.0
 FAR_OFF: Final = math.log(1.25)
 """... where they are off by this as well."""
 
-Make = Callable[[Sequence[Belief]], OwnRuns]
+Belief = TypeVar("Belief", bound=Believed)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trial:
+class Trial(Generic[Belief]):
     """One explanation, whose errors are log(predicted / measured).
 
     ``posterior``: the optimum of the ``beliefs`` that the runs tell of.  ``held_out`` (r,): the error of each run
@@ -70,15 +67,17 @@ class Trial:
         return tuple(np.flatnonzero(np.abs(self.errors) > reach).tolist())
 
 
-def explain(make: Make, beliefs: Sequence[Belief], labels: Sequence[str]) -> tuple[Trial, ...]:
+def explain(
+    make: Callable[[Sequence[Belief]], Priced], beliefs: Sequence[Belief], labels: Sequence[str]
+) -> tuple[Trial[Belief], ...]:
     """Every explanation, the one to take last.
 
     ``make`` gives the runs with some of the ``beliefs`` as unknowns, the others where they stand.  Runs of the same
     of ``labels`` are predicted together from the others.
     """
     folds = folds_of(labels)
-    common = [each for each in beliefs if each.unknown.parameter == COMMON_FACTOR]
-    choices = [(Explanation.NOTHING, []), (Explanation.FACTOR, common)]
+    common = [each for each in beliefs if each.is_common]
+    choices: list[tuple[Explanation, list[Belief]]] = [(Explanation.NOTHING, []), (Explanation.FACTOR, common)]
     if len(folds) >= FEWEST_FOR_PARAMETERS or not common:
         choices.append((Explanation.PARAMETERS, list(beliefs)))
     trials = [
@@ -97,7 +96,12 @@ def folds_of(labels: Sequence[str]) -> list[Rows]:
     return [np.flatnonzero(members == fold) for fold in sorted(set(members.tolist()))]
 
 
-def _trial(explanation: Explanation, make: Make, beliefs: Sequence[Belief], folds: Sequence[Rows]) -> Trial:
+def _trial(
+    explanation: Explanation,
+    make: Callable[[Sequence[Belief]], Priced],
+    beliefs: Sequence[Belief],
+    folds: Sequence[Rows],
+) -> Trial[Belief]:
     """The explanation by those of ``beliefs`` that the runs narrow."""
     priced, prior = make(beliefs), Prior.of(beliefs)
     posterior = most_probable(priced, prior, _starts(beliefs, prior))
@@ -118,7 +122,7 @@ def _starts(beliefs: Sequence[Belief], prior: Prior) -> list[FloatArray]:
     return [prior.middle, *on]
 
 
-def chosen(trials: Sequence[Trial]) -> Trial:
+def chosen(trials: Sequence[Trial[Belief]]) -> Trial[Belief]:
     """The last explanation that is surely better than the first and likely better than the one taken before."""
     first = taken = trials[0]
     for trial in trials[1:]:
@@ -127,7 +131,7 @@ def chosen(trials: Sequence[Trial]) -> Trial:
     return taken
 
 
-def _is_better(trial: Trial, other: Trial, confidence: float) -> bool:
+def _is_better(trial: Trial[Belief], other: Trial[Belief], confidence: float) -> bool:
     """Whether its losses are smaller than those of the ``other``, by a paired t-test."""
     gains = _losses(other.held_out) - _losses(trial.held_out)
     error = gains.std(ddof=1) / math.sqrt(len(gains))

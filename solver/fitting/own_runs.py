@@ -91,7 +91,7 @@ def _nothing_measured(start: FittedParameters | None) -> FitReport:
 def _report(
     runs: Sequence[TrainingRun],
     beliefs: Collection[Belief],
-    trials: Sequence[Trial],
+    trials: Sequence[Trial[Belief]],
     start: FittedParameters | None,
 ) -> FitReport:
     taken = trials[-1]
@@ -114,7 +114,7 @@ def _report(
     )
 
 
-def _told(trials: Sequence[Trial]) -> dict[Unknown, FittedUnknown]:
+def _told(trials: Sequence[Trial[Belief]]) -> dict[Unknown, FittedUnknown]:
     """Unknowns of the explanation that is taken; that nothing differs is known as well as the common factor is."""
     taken = trials[-1]
     shown = taken

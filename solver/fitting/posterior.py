@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solver.candidates import BoolArray, FloatArray
-from solver.fitting.beliefs import Belief
 from solver.fitting.robust import STEP
 
 FREEDOM: Final = 3.0
@@ -40,6 +39,35 @@ SHORTER: Final = 3.0
 SETTLED: Final = 1e-4
 
 Rows = NDArray[np.intp]
+
+
+class Believed(Protocol):
+    """A normal prior of one unknown."""
+
+    @property
+    def middle(self) -> float:
+        """Its mean."""
+        ...
+
+    @property
+    def spread(self) -> float:
+        """Its standard deviation."""
+        ...
+
+    @property
+    def least(self) -> float:
+        """Below this nothing lies."""
+        ...
+
+    @property
+    def is_common(self) -> bool:
+        """Whether all runs share it, and no mechanism stands behind it."""
+        ...
+
+    @property
+    def switched(self) -> bool:
+        """Whether it is an overhead that may be zero."""
+        ...
 
 
 class Priced(Protocol):
@@ -63,7 +91,7 @@ class Prior:
     least: FloatArray
 
     @classmethod
-    def of(cls, beliefs: Sequence[Belief]) -> Prior:
+    def of(cls, beliefs: Sequence[Believed]) -> Prior:
         """Those of ``beliefs``, in their order."""
         return cls(
             np.array([each.middle for each in beliefs]),

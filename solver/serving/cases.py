@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -10,6 +11,7 @@ import numpy as np
 
 from cluster_models.cluster.gpus import GpuKind, Precision
 from cluster_models.model.architecture import Architecture
+from cluster_models.serving.own_rates import FittedServing, OwnRates
 from cluster_models.serving.workload import Pool, ServingConfiguration, ServingWorkload
 from solver.serving.loads import FloatArray, Loads, WorkerLinks, loads_of, stack
 from solver.serving.memory import WorkerMemory, worker_memory
@@ -25,7 +27,8 @@ class ServingCase:
     """A configuration under a load on GPUs of one kind.
 
     ``links`` join the GPUs of a worker; ``transfer_bytes_per_s`` is what one request's cache gets on its way
-    between split workers.  ``client`` names how a measured load was made, empty for a user's own.
+    between split workers.  ``client`` names how a measured load was made, empty for a user's own.  ``own``: rates
+    of the engine from own measurements.
     """
 
     architecture: Architecture
@@ -35,11 +38,27 @@ class ServingCase:
     configuration: ServingConfiguration
     transfer_bytes_per_s: float = 25e9
     client: str = ""
+    own: OwnRates | None = None
 
     @property
     def concurrency(self) -> float:
         """Requests in flight; those of a rate are found by ``solver.serving.predict``."""
         return MANY_REQUESTS if self.workload.concurrency is None else self.workload.concurrency
+
+    @property
+    def pair(self) -> str:
+        """Engine generation and GPU kind, as calibrations name them."""
+        return f"{self.workload.engine.name}@{self.gpu.name}"
+
+    @property
+    def fitted(self) -> FittedServing | None:
+        """Own rates of the engine on these GPUs."""
+        return None if self.own is None else self.own.by_gpu.get(self.gpu.name)
+
+    @property
+    def shifts(self) -> dict[str, float]:
+        """Shifts of quantities by own rates, on their log or logit scale."""
+        return {} if self.fitted is None else {name: math.log(each) for name, each in self.fitted.factors.items()}
 
     @property
     def properties(self) -> Properties:

@@ -153,4 +153,5 @@ def provenance_of(problem: ServingProblem, options: SearchOptions) -> Provenance
         seed=options.seed,
         effort=options.effort,
         solver_versions=solver_versions(),
+        calibration=problem.models[0].own.label if problem.models[0].own else "",
     )

@@ -82,7 +82,7 @@ def predict_serving(case: ServingCase, effects: Effects | Fitted | None = None) 
     """
     check_serving(case.architecture, case.workload, case.configuration)
     check_gpu(case.workload, case.gpu)
-    arrays, rates = arrays_of([case]), rates_of([case.properties], effects)
+    arrays, rates = arrays_of([case]), rates_of([case.properties], effects, [case.shifts])
     arrivals = case.workload.requests_per_s
     steady = steady_of(arrays, rates) if arrivals is None else _under_arrivals(arrivals, arrays, rates)
     rate = float(steady.requests_per_s[0])
@@ -111,7 +111,7 @@ def predict_serving(case: ServingCase, effects: Effects | Fitted | None = None) 
         ),
         prefill=_shares(steady.prefill),
         decode=_shares(steady.decode),
-        measured_engine=_is_measured(case),
+        measured_engine=case.fitted is not None or _is_measured(case),
         missed_limits=tuple(
             name for name, limit, value in zip(LATENCIES, workload.limits_s, limited, strict=True) if value > limit
         ),
@@ -129,7 +129,7 @@ def predict_trace(
     """
     check_serving(case.architecture, case.workload, case.configuration)
     check_gpu(case.workload, case.gpu)
-    return simulate_trace(arrays_of([case]), rates_of([case.properties], effects), requests)
+    return simulate_trace(arrays_of([case]), rates_of([case.properties], effects, [case.shifts]), requests)
 
 
 def _under_arrivals(rate: float, arrays: Arrays, rates: Rates) -> Steady:
@@ -168,6 +168,8 @@ def _evidence(case: ServingCase) -> str:
 
 def interval_spread(case: ServingCase, figure: str) -> float:
     """|log(predicted / measured)| within which four rows in five like ``case`` lie, of ``figure``."""
+    if case.fitted is not None and figure in case.fitted.spreads:
+        return case.fitted.spreads[figure]
     return _spreads()[(_evidence(case), figure)]
 
 

@@ -245,8 +245,13 @@ def known_levels(case: Properties) -> frozenset[str]:
     return frozenset((f"model:{case.get('model')}", f"engine@gpu:{case.get('engine')}@{case.get('gpu')}"))
 
 
-def rates_of(cases: Sequence[Properties], effects: Effects | Fitted | None = None) -> Rates:
-    """Rates of ``cases`` with ``effects`` (default: those shipped)."""
+def rates_of(
+    cases: Sequence[Properties],
+    effects: Effects | Fitted | None = None,
+    shifts: Sequence[Mapping[str, float]] | None = None,
+) -> Rates:
+    """Rates of ``cases`` with ``effects`` (default: those shipped), moved by each case's own ``shifts``."""
+    moved = [{}] * len(cases) if shifts is None else shifts
     given = shipped_rates() if effects is None else effects
     own = [given.effects_of(case) if isinstance(given, Fitted) else given for case in cases]
     found = {}
@@ -254,7 +259,8 @@ def rates_of(cases: Sequence[Properties], effects: Effects | Fitted | None = Non
         quantity = QUANTITIES[field.name]
         sums = [
             sum(known.get(field.name, {}).get(level, 0.0) for level in level_names(quantity, case))
-            for known, case in zip(own, cases, strict=True)
+            + shift.get(field.name, 0.0)
+            for known, case, shift in zip(own, cases, moved, strict=True)
         ]
         found[field.name] = value_of(quantity, np.array(sums))
     return Rates(**found)

@@ -39,7 +39,7 @@ script_router = APIRouter(tags=["calibrations"])
 
 
 class NewCalibration(Document):
-    """A finished calibration, or what one is to be fitted to: a profile, runs, or both."""
+    """A finished calibration, or what one is to be fitted to: a profile, runs, points of serving."""
 
     name: Text | None = Field(
         None, pattern=NAME, description="Name to plan with; default: the finished one's.", examples=["our-h100"]
@@ -58,6 +58,11 @@ class NewCalibration(Document):
         description="Measured steps as CSV text, one run a line; at most 60 runs.",
         examples=["gpu,framework,num_gpus,..."],
     )
+    serving: str | None = Field(
+        None,
+        description="Measured points of serving as CSV text, one a line.",
+        examples=["engine,gpu,model,input_tokens,..."],
+    )
     frameworks: list[FrameworkDescription] = Field(
         default_factory=list,
         max_length=MOST_OWNERS,
@@ -75,6 +80,7 @@ class CalibrationSummary(ValueAnswer[CalibrationRecord]):
     )
     gpu_kinds: list[str] = Field(description="GPU kinds it has parameters of.", examples=[["H100-SXM5-80GB"]])
     frameworks: list[str] = Field(description="Framework generations.", examples=[["megatron-core-0.12"]])
+    engines: list[str] = Field(description="Generations of serving engines.", examples=[["vllm-0.16"]])
     described: list[str] = Field(description="Those of them that it describes.", examples=[[]])
     source: str = Field(description="What it was fitted on.", examples=["12 measured runs in 3 groups"])
     created_at: Moment
@@ -121,6 +127,7 @@ def _document_of(document: NewCalibration) -> CalibrationDocument:
         gpu=document.gpu,
         runs_csv=document.runs,
         frameworks=document.frameworks,
+        serving_csv=document.serving,
     )
 
 

@@ -25,6 +25,7 @@ from app.cli.files import (
 )
 from app.cli.terminal import bullets, console, section
 from app.documents.calibration import CalibrationDocument
+from app.documents.serving_points import ServingPoints, read_serving_points
 from app.documents.training_runs import MeasuredRuns, read_training_runs
 from app.presentation.calibration import (
     ParameterLine,
@@ -33,6 +34,7 @@ from app.presentation.calibration import (
     not_told_lines,
     outcome_lines,
     parameter_lines,
+    serving_lines,
 )
 from app.profiler.script import script_text
 from app.services.calibration.calibrating import Measured, calibrate
@@ -50,17 +52,18 @@ class MeasuredFiles:
     frameworks: Sequence[str]
     profile: str | None
     gpu: str | None
+    serving: str | None = None
 
     def read(self) -> Measured:
         """Contents of the files; raises ``InvalidInput``."""
-        if self.runs is None and self.profile is None:
-            remedy = "give --runs, --profile or both"
-            raise InvalidInput("--runs", None, "neither runs nor a profile are given", remedy)
+        if self.runs is None and self.profile is None and self.serving is None:
+            remedy = "give --runs, --profile or --serving"
+            raise InvalidInput("--runs", None, "neither runs nor a profile nor points of serving are given", remedy)
         if self.runs is None and self.frameworks:
             raise InvalidInput("--framework-file", self.frameworks[0], "is that of runs", "give --runs as well")
         profile = None if self.profile is None else read_hardware_profile(self.profile)
         runs = None if self.runs is None else _read_runs(self.runs, read_described(self.frameworks))
-        return Measured(profile, self.gpu, runs)
+        return Measured(profile, self.gpu, runs, None if self.serving is None else _read_points(self.serving))
 
 
 def run_calibrate(
@@ -78,7 +81,7 @@ def run_calibrate(
     measured = files.read()
     if measured.runs is not None and sys.stderr.isatty():
         complain(f"meshwright: fitting {len(measured.runs.runs)} runs, about a tenth of a second each ...")
-    with naming(files.profile or files.runs or ""):
+    with naming(files.profile or files.runs or files.serving or ""):
         document = calibrate(measured, name=name, now=datetime.now(UTC))
     text = document.model_dump_json(indent=2) + "\n"
     if as_json:
@@ -105,6 +108,8 @@ def calibration_view(document: CalibrationDocument) -> RenderableType:
     if outcome := outcome_lines(document):
         parts.append(section("Outcome", bullets(outcome)))
     parts.append(section("Parameters", _table(parameter_lines(document))))
+    if served := serving_lines(document):
+        parts.append(section("Serving", bullets(served)))
     if fit is not None:
         parts.append(section("Mean error", bullets(error_lines(fit))))
         if fit.not_told:
@@ -121,6 +126,12 @@ def _table(lines: Iterable[ParameterLine]) -> Table:
     for line in lines:
         table.add_row(line.owner, line.parameter, line.before, line.value, line.interval, line.told_by)
     return table
+
+
+def _read_points(path: str) -> ServingPoints:
+    text = read_text(path)
+    with naming(path):
+        return read_serving_points(text)
 
 
 def _read_runs(path: str, described: Mapping[str, Framework]) -> MeasuredRuns:

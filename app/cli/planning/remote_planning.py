@@ -57,11 +57,16 @@ def remote_prediction(files: ProblemFiles, configuration: str) -> tuple[Plan, fl
 
 
 def remote_serving_plan(
-    cluster: str, first: ServedModel, others: Sequence[ServedModel], options: SearchOptions
+    cluster: str,
+    first: ServedModel,
+    others: Sequence[ServedModel],
+    options: SearchOptions,
+    calibration: str | None = None,
 ) -> ServingPlan | NoServingPlan:
     """The plan of serving that the chosen service finds for several models; the goal is that of the first."""
     body = {"cluster": _named_or_in_full(cluster), **_served(first), "options": _changed(options)}
     body["others"] = [_served(other) for other in others]
+    body |= _calibration(calibration)
     with service() as asked:
         found = _result(asked, body)
     assert isinstance(found, ServingPlanDocument | NoServingPlanDocument), "the workload is of serving"
@@ -69,7 +74,7 @@ def remote_serving_plan(
 
 
 def remote_serving_prediction(
-    cluster: str, model: str, workload: str, configuration: str
+    cluster: str, model: str, workload: str, configuration: str, calibration: str | None = None
 ) -> ServingPredictionDocument:
     """The serving configuration as the chosen service prices it."""
     body = {
@@ -77,9 +82,15 @@ def remote_serving_prediction(
         "model": _named_or_in_full(model),
         "workload": _content(workload),
         "configuration": _content(configuration),
+        **_calibration(calibration),
     }
     with service() as asked:
         return asked.create_serving_prediction(body)
+
+
+def _calibration(given: str | None) -> dict[str, Any]:
+    """The part of a request that names a calibration, or has it in full."""
+    return {} if given is None else {"calibration": _named_or_in_full(given)}
 
 
 def followed(asked: Client, cluster: str, body: Mapping[str, Any], options: SearchOptions) -> ResultDocument:
@@ -129,8 +140,7 @@ def _training(files: ProblemFiles) -> dict[str, Any]:
         "workload": workload,
         "keep_expert_order": files.routed.keep_order,
     }
-    if files.calibration is not None:
-        body["calibration"] = _named_or_in_full(files.calibration)
+    body |= _calibration(files.calibration)
     if files.routed.files:
         workloads = map(RoutedWorkloadDocument.from_workload, loads_of(*files.routed.files))
         body["routing"] = {"workloads": [each.model_dump(mode="json") for each in workloads]}

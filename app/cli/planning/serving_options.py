@@ -37,7 +37,8 @@ Exports = Annotated[
 class ServingOptions:
     """Options of the command line for serving, over the goal in the workload file.
 
-    ``pins`` are "name=value"; ``also`` are further models, each "model=workload file".
+    ``pins`` are "name=value"; ``also`` are further models, each "model=workload file";
+    ``calibration`` is a file, or a stored name where a service plans.
     """
 
     objective: str | None = None
@@ -45,6 +46,7 @@ class ServingOptions:
     pins: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     exports: Path | None = None
+    calibration: str | None = None
 
     def refuse_any(self) -> None:
         """Raise ``InvalidInput`` for an option given: the workload is of training."""

@@ -150,7 +150,7 @@ def _footer(report: ServingReport, *, everything: bool) -> RenderableType:
     more = "" if everything else "\n--verbose adds replicas with their GPUs and steps by part."
     return Text(
         f"\nMade from snapshot {made_from['snapshot']} of {made_from['cluster']}, seed {made_from['seed']}, "
-        f"effort {made_from['effort']}.{more}",
+        f"effort {made_from['effort']}, calibration {made_from['calibration']}.{more}",
         style="dim",
     )
 

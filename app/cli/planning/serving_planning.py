@@ -13,6 +13,7 @@ from app.cli.files import (
     check_writable,
     naming,
     read_architecture,
+    read_calibration,
     read_serving_workload,
     read_snapshot,
     write_text,
@@ -68,12 +69,13 @@ def run_serving_plan(
     if chosen_server().address is None:
         snapshot, architecture = read_snapshot(cluster), read_architecture(model)
         more: list[Wanted] = [(read_architecture(name), load) for name, load in others]
+        fitted = None if serving.calibration is None else read_calibration(serving.calibration)
         with naming(workload):
-            problem = serving_problem(snapshot, (architecture, document), more)
+            problem = serving_problem(snapshot, (architecture, document), more, fitted=fitted)
         result, cancelled = _searched(problem, options)
     else:
         first, *rest = [(model, document), *others]
-        result, cancelled = remote_serving_plan(cluster, first, rest, options), False
+        result, cancelled = remote_serving_plan(cluster, first, rest, options, serving.calibration), False
     plan = hand_out(result, as_json=as_json, output=output, everything=everything)
     if serving.exports is not None:
         _write_exports(plan, serving.exports, quiet=as_json)

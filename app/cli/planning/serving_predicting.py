@@ -12,6 +12,7 @@ from app.cli.files import (
     check_writable,
     naming,
     read_architecture,
+    read_calibration,
     read_serving_configuration,
     read_serving_workload,
     read_snapshot,
@@ -43,6 +44,7 @@ def predicted_as_serving(
     model: str,
     workload: str,
     configuration: str,
+    calibration: str | None,
     *,
     training: Mapping[str, object],
     as_json: bool,
@@ -62,10 +64,13 @@ def predicted_as_serving(
     if chosen_server().address is None:
         snapshot, architecture = read_snapshot(cluster), read_architecture(model)
         load, pools = read_serving_workload(workload), read_serving_configuration(configuration)
+        fitted = None if calibration is None else read_calibration(calibration)
         with naming(f"{workload}, {configuration}"):
-            found = predict_serving_configuration(snapshot, architecture, workload=load, configuration=pools)
+            found = predict_serving_configuration(
+                snapshot, architecture, workload=load, configuration=pools, fitted=fitted
+            )
     else:
-        found = remote_serving_prediction(cluster, model, workload, configuration)
+        found = remote_serving_prediction(cluster, model, workload, configuration, calibration)
     text = found.model_dump_json(indent=2)
     if output is not None:
         write_text(output, text + "\n")

@@ -21,8 +21,10 @@ from app.documents.calibration import (
 )
 from app.documents.framework import descriptions_of
 from app.documents.hardware_profile import HardwareProfileDocument
+from app.documents.serving_points import ServingPoints
 from app.documents.training_runs import MeasuredRuns
 from app.presentation.figures import plural
+from app.services.calibration.serving_points import fitted_serving
 from app.services.field_paths import errors_under
 from cluster_models.calibration.hardware_profile import HardwareProfile
 from cluster_models.calibration.training_run import TrainingRun
@@ -53,11 +55,12 @@ NAMED: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Measurements: a profile with the GPU kind it is of (``None``: as the driver names it), and runs."""
+    """A profile with the GPU kind it is of (``None``: as the driver names it), runs, and points of serving."""
 
     profile: HardwareProfileDocument | None = None
     gpu: str | None = None
     runs: MeasuredRuns | None = None
+    serving: ServingPoints | None = None
 
 
 def calibrate(measured: Measured, *, name: str, now: datetime) -> CalibrationDocument:
@@ -66,12 +69,13 @@ def calibrate(measured: Measured, *, name: str, now: datetime) -> CalibrationDoc
     The profile tells what is the GPU's; the runs tell the rest, with that in place.  Raises ``InvalidInput`` where
     nothing was measured, the profile is of no known GPU, or nothing can be told.
     """
-    if measured.profile is None and measured.runs is None:
-        raise InvalidInput("runs", None, "neither runs nor a profile are given", "give one or both")
+    if measured.profile is None and measured.runs is None and measured.serving is None:
+        raise InvalidInput("runs", None, "neither runs nor a profile nor points of serving are given", "give one")
     fits = _fits(measured)
     tables = _tables(fits.all)
     runs = () if measured.runs is None else measured.runs.runs
-    if not any(tables.values()):
+    serving = {} if measured.serving is None else fitted_serving(measured.serving)
+    if not any(tables.values()) and not serving:
         what = "profile" if measured.runs is None else "runs"
         raise InvalidInput(what, len(runs) or None, "tells no parameter", "measure more, or something different")
     return CalibrationDocument(
@@ -81,8 +85,9 @@ def calibrate(measured: Measured, *, name: str, now: datetime) -> CalibrationDoc
         gpus=tables[Owner.GPU],
         frameworks=tables[Owner.FRAMEWORK],
         descriptions=[] if measured.runs is None else descriptions_of(measured.runs.described),
+        serving=serving,
         errors=_errors(fits.steps),
-        fit=_summary(runs, fits),
+        fit=_summary(runs, fits) if fits.all else None,
         collectives=[] if measured.profile is None else measured.profile.collectives,
     )
 
@@ -279,4 +284,6 @@ def _source(measured: Measured) -> str:
         parts.append(f"{plural(len(measured.runs.runs), 'measured run')} in {plural(groups, 'group')}")
     if (profile := measured.profile) is not None:
         parts.append(f"a profile of {profile.device.name} on {profile.host}, {profile.taken_at:%Y-%m-%d}")
+    if measured.serving is not None:
+        parts.append(plural(len(measured.serving.cases), "measured point") + " of serving")
     return " and ".join(parts)

@@ -23,13 +23,14 @@ from cluster_models.training.plan import Plan
 class CalibrationRecord:
     """A stored calibration without its parameters; ``label`` is its name and content hash, as plans carry it.
 
-    ``described``: the frameworks that are not shipped and that it describes.
+    ``engines`` are those of serving, ``described`` the frameworks that are not shipped and that it describes.
     """
 
     name: str
     label: str
     gpu_kinds: tuple[str, ...]
     frameworks: tuple[str, ...]
+    engines: tuple[str, ...]
     described: tuple[str, ...]
     source: str
     created_at: datetime
@@ -54,7 +55,8 @@ def create_calibration(session: Session, *, document: CalibrationDocument) -> Ca
     }
     if not insert_if_absent(session, CalibrationRow, id=calibration_id, name=document.name, **values):
         raise NameTaken("calibration", document.name, "delete it first, or use another name")
-    session.add_all(CalibrationKindRow(calibration_id=calibration_id, gpu_kind=kind) for kind in document.gpus)
+    kinds = dict.fromkeys((*document.gpus, *(name.rpartition("@")[2] for name in document.serving)))
+    session.add_all(CalibrationKindRow(calibration_id=calibration_id, gpu_kind=kind) for kind in kinds)
     session.flush()
     return _record(_row(session, document.name))
 
@@ -122,11 +124,13 @@ def _row(session: Session, name: str) -> CalibrationRow:
 
 
 def _record(row: CalibrationRow) -> CalibrationRecord:
+    served = [name.split("@", 1) for name in row.document.get("serving", ())]
     return CalibrationRecord(
         name=row.name,
         label=row.label,
-        gpu_kinds=tuple(row.document["gpus"]),
+        gpu_kinds=tuple(dict.fromkeys((*row.document["gpus"], *(gpu for _, gpu in served)))),
         frameworks=tuple(row.document["frameworks"]),
+        engines=tuple(dict.fromkeys(engine for engine, _ in served)),
         described=tuple(each["name"] for each in row.document.get("descriptions", ())),
         source=row.source,
         created_at=row.created_at,

@@ -9,6 +9,7 @@ from typing import Final
 from app.documents.calibration import CalibrationDocument
 from app.documents.framework import FrameworkDescription, described_frameworks
 from app.documents.hardware_profile import HardwareProfileDocument
+from app.documents.serving_points import read_serving_points
 from app.documents.training_runs import MeasuredRuns, read_training_runs
 from app.services.calibration.calibrating import Measured, calibrate
 from app.services.subprocesses import in_subprocess
@@ -26,13 +27,15 @@ def fit_in_process(
     gpu: str | None,
     runs_csv: str | None,
     frameworks: Sequence[FrameworkDescription] = (),
+    serving_csv: str | None = None,
 ) -> CalibrationDocument:
     """The calibration; raises ``InvalidInput``, or ``NotReady`` while others are waited for."""
     described = described_frameworks(frameworks)
     runs = None if runs_csv is None else read_training_runs(runs_csv, described=described)
     if runs is not None:
         _check_size(runs)
-    return fit_measured(Measured(profile=profile, gpu=gpu, runs=runs), name=name)
+    serving = None if serving_csv is None else read_serving_points(serving_csv)
+    return fit_measured(Measured(profile=profile, gpu=gpu, runs=runs, serving=serving), name=name)
 
 
 def fit_measured(measured: Measured, *, name: str) -> CalibrationDocument:

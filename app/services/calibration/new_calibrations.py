@@ -20,13 +20,14 @@ def document_of(
     gpu: str | None,
     runs_csv: str | None,
     frameworks: Sequence[FrameworkDescription],
+    serving_csv: str | None = None,
 ) -> CalibrationDocument:
     """The finished document under ``name``; raises ``InvalidInput`` with all that is wrong."""
     if frameworks and runs_csv is None:
         names = [each.name for each in frameworks]
         raise InvalidInput("frameworks", names, "are those of runs", "give runs, or leave them out")
     if calibration is not None:
-        if profile is not None or runs_csv is not None:
+        if any(each is not None for each in (profile, runs_csv, serving_csv)):
             raise InvalidInput(
                 "calibration",
                 calibration.name,
@@ -38,8 +39,9 @@ def document_of(
         return calibration if name is None else calibration.model_copy(update={"name": name})
     if name is None:
         raise InvalidInput("name", None, "is missing", "say what to call the calibration")
-    if profile is None and runs_csv is None:
-        raise InvalidInput(
-            "calibration", None, "neither a calibration nor a profile nor runs are given", "give one of them"
-        )
-    return fit_in_process(name=name, profile=profile, gpu=gpu, runs_csv=runs_csv, frameworks=frameworks)
+    if profile is None and runs_csv is None and serving_csv is None:
+        what = "neither a calibration nor a profile nor runs nor points of serving are given"
+        raise InvalidInput("calibration", None, what, "give one of them")
+    return fit_in_process(
+        name=name, profile=profile, gpu=gpu, runs_csv=runs_csv, frameworks=frameworks, serving_csv=serving_csv
+    )

@@ -177,6 +177,11 @@ class ServingPlanRequest(ClusterRequest, SearchRequest):
 
     model: ModelReference
     workload: ServingWorkloadDocument = Field(description="Requests, the engine that answers them, and the goal.")
+    calibration: CalibrationReference | None = Field(
+        None,
+        description="Name of a stored calibration, or one in full; absent = the shipped rates.",
+        examples=[None],
+    )
     others: Annotated[list[ServedModelRequest], Field(max_length=MOST_SERVED)] = Field(
         default_factory=list, description="More models to serve on the same cluster.", examples=[[]]
     )
@@ -240,4 +245,9 @@ class ServingPredictionRequest(ClusterRequest):
 
     model: ModelReference
     workload: ServingWorkloadDocument = Field(description="Requests, and the engine that answers them.")
+    calibration: CalibrationReference | None = Field(
+        None,
+        description="Name of a stored calibration, or one in full; absent = the shipped rates.",
+        examples=[None],
+    )
     configuration: ServingConfigurationDocument = Field(description="Workers that answer them.")

@@ -9,7 +9,7 @@ from app.serialization import jsonable, load
 from app.services.clusters import snapshots
 from app.services.field_paths import errors_under
 from app.services.planning import models, plans
-from app.services.planning.planning_problems import requested_snapshot, search_options
+from app.services.planning.planning_problems import fitted_of, requested_snapshot, search_options
 from app.services.planning.requests import ServingPlanRequest
 from app.services.planning.serving_problems import Wanted, serving_problem
 from cluster_models.serving.goal import ServedModel, ServingGoal
@@ -46,8 +46,9 @@ def requested_problem(session: Session, *, request: ServingPlanRequest) -> Servi
     for index, other in enumerate(request.others):
         with errors_under(f"others[{index}]"):
             others.append((models.resolve_model(session, model=other.model), other.workload))
+    fitted = fitted_of(session, request.calibration)
     snapshot = requested_snapshot(session, request)
-    return serving_problem(snapshot, (first, request.workload), others)
+    return serving_problem(snapshot, (first, request.workload), others, fitted=fitted)
 
 
 def create_serving_plan(session: Session, *, problem: ServingProblem, options: SearchOptions) -> str:

@@ -8,8 +8,9 @@ from app.documents.serving import ServingConfigurationDocument, ServingWorkloadD
 from app.documents.serving_prediction import ServingPredictionDocument
 from app.services.field_paths import errors_under
 from app.services.planning import models
-from app.services.planning.planning_problems import requested_snapshot
+from app.services.planning.planning_problems import fitted_of, requested_snapshot
 from app.services.planning.requests import ServingPredictionRequest
+from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.cluster.catalogue import gpu_kind
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidConfiguration
@@ -26,8 +27,9 @@ def predict_serving_configuration(
     *,
     workload: ServingWorkloadDocument,
     configuration: ServingConfigurationDocument,
+    fitted: FittedParameters | None = None,
 ) -> ServingPredictionDocument:
-    """The prediction, on the first nodes that hold the configuration, with their measured links.
+    """The prediction, on the first nodes that hold the configuration, with their links and the rates of ``fitted``.
 
     Raises ``InvalidInput`` with fields as they are called in the documents.
     """
@@ -42,6 +44,7 @@ def predict_serving_configuration(
         workload=load,
         configuration=pools,
         transfer_bytes_per_s=transfer,
+        own=None if fitted is None else fitted.own_rates(load.engine.name),
     )
     found = predict_serving(case)
     return ServingPredictionDocument.of(found, nodes=[node.name for node in nodes], gpus=pools.gpus)
@@ -53,10 +56,15 @@ def requested_serving_prediction(
     """The prediction that a request asks for; raises ``InvalidInput`` with fields as they are in the request."""
     with errors_under("model"):
         architecture = models.resolve_model(session, model=request.model)
+    fitted = fitted_of(session, request.calibration)
     snapshot = requested_snapshot(session, request)
     try:
         return predict_serving_configuration(
-            snapshot, architecture, workload=request.workload, configuration=request.configuration
+            snapshot,
+            architecture,
+            workload=request.workload,
+            configuration=request.configuration,
+            fitted=fitted,
         )
     except InvalidConfiguration:
         with errors_under("configuration"):

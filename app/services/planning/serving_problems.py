@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from app.documents.serving import GOAL_FIELDS, ServingWorkloadDocument
+from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidConfiguration, InvalidInput, InvalidWorkload
 from cluster_models.model.architecture import Architecture
@@ -18,8 +20,14 @@ Wanted = tuple[Architecture, ServingWorkloadDocument]
 """A model and the requests to it."""
 
 
-def serving_problem(snapshot: ClusterSnapshot, first: Wanted, others: Sequence[Wanted] = ()) -> ServingProblem:
-    """The problem of serving all models on a cluster; the goal is that of the first workload.
+def serving_problem(
+    snapshot: ClusterSnapshot,
+    first: Wanted,
+    others: Sequence[Wanted] = (),
+    *,
+    fitted: FittedParameters | None = None,
+) -> ServingProblem:
+    """The problem of serving all models on a cluster with own rates; the goal is that of the first workload.
 
     Raises ``InvalidInput`` with fields as in the documents: ``workload`` of the first, ``others[0].workload`` ...
     """
@@ -37,6 +45,8 @@ def serving_problem(snapshot: ClusterSnapshot, first: Wanted, others: Sequence[W
         except InvalidInput as error:
             path = error.field.replace("workload", field, 1)
             raise InvalidInput(path, error.value, error.problem, error.remedy) from error
+    if fitted is not None:
+        models = [replace(each, own=fitted.own_rates(each.workload.engine.name)) for each in models]
     problem = ServingProblem(snapshot, tuple(models), goal)
     check_problem(problem)
     return problem

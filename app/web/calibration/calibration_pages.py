@@ -17,6 +17,7 @@ from app.presentation.calibration import (
     not_told_lines,
     outcome_lines,
     parameter_lines,
+    serving_lines,
 )
 from app.presentation.figures import plural
 from app.resources import service_of
@@ -111,7 +112,7 @@ def calibration(request: Request, name: str) -> Response:
         label=stored.label,
         outcome=outcome_lines(stored.document),
         rows=parameter_lines(stored.document),
-        errors=() if fit is None else error_lines(fit),
+        errors=(*serving_lines(stored.document), *(() if fit is None else error_lines(fit))),
         warnings=() if fit is None else finding_lines(fit),
         not_told=() if fit is None else not_told_lines(fit),
         collectives=plural(kept, "timing") if (kept := len(stored.document.collectives)) else "",

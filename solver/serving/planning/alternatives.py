@@ -193,6 +193,7 @@ def _case(prices: Priced, zone: Zone, group: Group, load: float) -> ServingCase:
         else replace(workload, requests_per_s=load),
         configuration=group.configuration,
         transfer_bytes_per_s=zone.domain_bytes_per_s if group.near else zone.transfer_bytes_per_s,
+        own=prices.served.own,
     )
 
 

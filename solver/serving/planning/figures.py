@@ -67,6 +67,7 @@ def case_of(served: ServedModel, placed: PlacedGroup, zone: Zone, load: float) -
         workload=own,
         configuration=placed.group.configuration,
         transfer_bytes_per_s=zone.transfer_bytes_per_s,
+        own=served.own,
     )
 
 

@@ -85,14 +85,14 @@ def take(value: Value, rows: IntArray) -> Value:
 def worker_table(served: ServedModel, zones: Sequence[Zone], workers: Sequence[tuple[int, Shape]]) -> WorkerTable:
     """The table of ``workers``, each a zone by number and a shape."""
     cases = [_case(served, zones[zone], shape) for zone, shape in workers]
-    properties = [case.properties for case in cases]
+    properties, shifts = [case.properties for case in cases], [case.shifts for case in cases]
     return WorkerTable(
         served=served,
         rows={worker: row for row, worker in enumerate(workers)},
         zones=zones,
         arrays=arrays_of(cases),
-        rates=rates_of(properties),
-        split_rates=rates_of([{**each, "split": "split"} for each in properties]),
+        rates=rates_of(properties, shifts=shifts),
+        split_rates=rates_of([{**each, "split": "split"} for each in properties], shifts=shifts),
     )
 
 
@@ -104,6 +104,7 @@ def _case(served: ServedModel, zone: Zone, shape: Shape) -> ServingCase:
         workload=served.workload,
         configuration=ServingConfiguration(Pool(shape.worker)),
         transfer_bytes_per_s=zone.transfer_bytes_per_s,
+        own=served.own,
     )
 
 

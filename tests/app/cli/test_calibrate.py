@@ -102,7 +102,7 @@ def test_a_profile_alone_is_enough(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ([], "--runs: neither runs nor a profile are given"),
+        ([], "--runs: neither runs nor a profile nor points of serving are given"),
         (["--runs", "no.csv"], "no.csv"),
         (["--runs", "bad.csv"], "bad.csv: line 2, column iter_time_s: is not a number (got 'soon')"),
         (["--profile", "cpu.json"], "cpu.json: profile.device.type: was taken on a CPU"),
