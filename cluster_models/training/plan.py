@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from cluster_models.errors import InvalidConfiguration
@@ -119,6 +119,12 @@ class Configuration:
     def chunks(self) -> tuple[tuple[int, int], ...]:
         """Pipeline rank and decoder layers of every chunk, in the order in which the model runs through them."""
         return in_model_order(self.schedule, [tuple(enumerate(row)) for row in self.stage_layers])
+
+    def with_data(self, data: int) -> Configuration:
+        """The same with ``data`` replicas; groups that do not divide their ranks give way to all of them."""
+        ranks, group = data * self.degrees.context, self.sharding_ranks
+        kept = group if group and group < ranks and ranks % group == 0 else 0
+        return replace(self, degrees=replace(self.degrees, data=data), sharding_ranks=kept)
 
     def micro_batches(self, global_batch: int) -> int:
         """Micro-batches that each pipeline runs per step."""

@@ -96,7 +96,7 @@ def _as_large_as_wanted(view: View, free: Sequence[str]) -> actions.Answer:
     needed = -(-wanted // site.gpus) - live
     if wanted <= degrees.gpus or wanted % (degrees.gpus // degrees.data) or len(free) < needed:
         return actions.refused(RecoveryAction.RESHAPE, remark("largest_already"))
-    full = replace(configuration, degrees=replace(degrees, data=wanted * degrees.data // degrees.gpus))
+    full = configuration.with_data(wanted * degrees.data // degrees.gpus)
     return in_shape(view, free[: max(0, needed)], full, SearchOptions(alternatives=0))
 
 

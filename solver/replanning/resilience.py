@@ -196,7 +196,7 @@ def _kept_copies(
             remark("more_instances", instances=2 * instances, before=instances, gpu_bytes=extra),
         )
     if configuration.sharding is not Sharding.NONE:
-        unsharded = replace(plan, configuration=replace(configuration, sharding=Sharding.NONE))
+        unsharded = replace(plan, configuration=replace(configuration, sharding=Sharding.NONE, sharding_ranks=0))
         extra, fits = _extra_bytes(plan, recovery, unsharded, recovery)
         yield Hardening(
             HardeningKind.UNSHARDED,

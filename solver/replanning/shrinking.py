@@ -49,7 +49,8 @@ def data_sizes(site: JobSite, most: int, node_gpus: int | None = None) -> Iterat
     workload, old = plan.workload, plan.configuration
     batch, per_replica = workload.global_batch, workload.global_batch // old.degrees.data
     for data in range(most, 0, -1):
-        degrees = replace(old.degrees, data=data)
+        sized = old.with_data(data)
+        degrees = sized.degrees
         if degrees.gpus < site.job.recovery.least_gpus:
             return
         if not fits_units(degrees, site.candidate.fabric.gpus_per_unit) and site.units.width > 1:
@@ -57,9 +58,9 @@ def data_sizes(site: JobSite, most: int, node_gpus: int | None = None) -> Iterat
         choices = []
         if batch % data == 0:
             sizes = _micro_batches(batch // data, old.micro_batch)
-            choices += [(replace(old, degrees=degrees, micro_batch=size), batch) for size in sizes]
+            choices += [(replace(sized, micro_batch=size), batch) for size in sizes]
         if site.job.recovery.may_change_batch and batch != per_replica * data:
-            choices.append((replace(old, degrees=degrees), per_replica * data))
+            choices.append((sized, per_replica * data))
         for configuration, global_batch in choices:
             if _is_legal(site, configuration, global_batch, width * site.units.width):
                 yield DataSize(configuration, global_batch, min(width, degrees.gpus))

@@ -115,6 +115,17 @@ def test_every_group_holds_all_state() -> None:
         assert copies.tolist() == [2, 2]
 
 
+@pytest.mark.parametrize(("data", "group"), [(12, 4), (8, 4), (6, 0), (4, 0), (2, 0)])
+def test_groups_that_other_replicas_cannot_fill_are_given_up(data: int, group: int) -> None:
+    """A job that shrinks keeps its groups where they divide what is left, and shards over all of it otherwise."""
+    order = RankOrder.DATA_BEFORE_PIPELINE
+    eight = Configuration(
+        Degrees(data=16), 1, Recompute.NONE, Sharding.PARAMETERS, order, ((6,),), sharding_ranks=4
+    )
+    found = eight.with_data(data)
+    assert (found.degrees.data, found.sharding_ranks) == (data, group)
+
+
 @pytest.mark.parametrize(
     ("degrees", "sharding", "size"),
     [
