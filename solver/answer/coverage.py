@@ -29,8 +29,7 @@ def limits(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> Iterator[Rema
     yield _memory_options(problem)
     yield remark("limit_equal_hosts")
     yield remark("limit_tensor_inside")
-    if {Sharding.GRADIENTS, Sharding.PARAMETERS} & set(workload.shardings):
-        yield remark("limit_sharded_without_pipeline")
+    yield from _limits_of_sharding(workload)
     if architecture.layers > 1 and workload.pinned.get("virtual_pipeline") != 1:
         yield _groups(workload.framework)
     if len(workload.framework.schedules) > 1:
@@ -41,6 +40,14 @@ def limits(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> Iterator[Rema
     if _leaves_cuts_out(problem, workload):
         yield remark("limit_expert_cuts")
     yield from _limits_of_hosts(workload, fabrics)
+
+
+def _limits_of_sharding(workload: TrainingWorkload) -> Iterator[Remark]:
+    if {Sharding.GRADIENTS, Sharding.PARAMETERS} & set(workload.shardings):
+        yield remark("limit_sharded_without_pipeline")
+    grouped = Sharding.PARAMETERS in workload.shardings and workload.framework.hybrid_sharding
+    if grouped and "sharding_ranks" not in workload.pinned:
+        yield remark("limit_sharding_groups")
 
 
 def _limits_of_hosts(workload: TrainingWorkload, fabrics: Sequence[Fabric]) -> Iterator[Remark]:

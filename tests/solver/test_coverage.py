@@ -66,6 +66,15 @@ def test_limits_are_named_only_where_they_are_met() -> None:
     assert "limit_expert_cuts" not in codes(limits(uncut))
 
 
+def test_groups_that_shard_parameters_are_named_unless_they_are_pinned() -> None:
+    """Where the framework has them; a pinned size is searched as it is."""
+    titan = problem(nodes(2, gpus=2), framework=framework("torchtitan-2025"), sharding=(Sharding.PARAMETERS,))
+    assert "limit_sharding_groups" in codes(limits(titan))
+    pinned = replace(titan, workload=replace(titan.workload, pinned={"sharding_ranks": 2}))
+    other = replace(titan, workload=replace(titan.workload, framework=DEFAULT_FRAMEWORK))
+    assert "limit_sharding_groups" not in codes([*limits(pinned), *limits(other)])
+
+
 @pytest.mark.parametrize(
     ("interleaving", "release", "code"),
     [

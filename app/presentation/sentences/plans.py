@@ -182,7 +182,9 @@ LIMITS: Final[Mapping[str, Words]] = {
     "limit_memory_options": _memory_options,
     "limit_equal_hosts": "plans take as many GPUs of each host, or a part of a single one that divides it",
     "limit_tensor_inside": "tensor groups lie inside a node or NVLink domain",
-    "limit_sharded_without_pipeline": "sharded parameters come without a pipeline",
+    "limit_sharded_without_pipeline": "sharded gradients and parameters come without a pipeline",
+    "limit_sharding_groups": "parameters are sharded over all data ranks, or in groups of the most that share a "
+    "node or NVLink domain",
     "limit_schedules": "pipelines run by schedules {schedules:list}",
     "limit_schedule_length": "a replica runs at most {events:n} forwards and backwards a step",
     "limit_expert_cuts": "experts are cut no further than the ranks they lie on ask for",
