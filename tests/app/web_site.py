@@ -78,6 +78,6 @@ def buttons(page: str) -> list[str]:
 
 def where(answer: Any) -> str:
     """Where an answer sends the browser to."""
-    assert answer.status_code == 303, answer.text
+    assert answer.status_code == 303, told(answer.text)[:2000]
     address: str = answer.headers["location"]
     return address

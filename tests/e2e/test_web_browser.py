@@ -345,33 +345,6 @@ def test_a_failure_is_answered_by_keyboard(page: Page, site: Site) -> None:
     assert page.get_by_role("listitem").filter(has_text="failed").first.is_visible()
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_no_page_scrolls_sideways(page: Page, site: Site, width: int) -> None:
-    """Wide tables and drawings scroll in their own boxes, on a phone too."""
-    page.set_viewport_size({"width": width, "height": 800})
-    cluster = ClusterDocument.from_cluster(small_cluster(), small_samples()).model_dump(mode="json")
-    page.request.post(f"{site.address}/api/v1/clusters", data=cluster)
-    for address in (
-        "/",
-        "/plans/new",
-        "/plans",
-        "/clusters",
-        "/clusters/import",
-        "/clusters/two-and-a-spare",
-        "/clusters/two-and-a-spare/measure",
-        "/clusters/two-and-a-spare/failures",
-        "/clusters/two-and-a-spare/what-if",
-        "/replans",
-        "/webhooks",
-        "/calibrations/new",
-        "/experts",
-        "/experts/rebalance",
-        "/nowhere",
-    ):
-        page.goto(f"{site.address}{address}")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
 @pytest.mark.slow
 def test_a_shipped_example_becomes_a_proven_plan_in_a_few_clicks(chromium: Browser, tmp_path: Path) -> None:
     """The real solver behind the real service: example, plan, certificate, a download that names every host."""
