@@ -265,6 +265,13 @@ class Framework:
         tuple[Overlap, ...],
         Fact("Overlaps that a run can switch on where it has them not by itself.", least=0),
     ]
+    grouped_experts: Annotated[
+        bool,
+        Fact(
+            "The experts of a GPU run as one grouped product on the tokens that each has, instead of one after the "
+            "other or padded to the busiest."
+        ),
+    ]
     expert_tensor: Annotated[
         bool, Fact("Experts may have a tensor parallel size of their own (--expert-tensor-parallel-size).")
     ]

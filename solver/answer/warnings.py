@@ -50,6 +50,7 @@ def plan_warnings(
         *_estimated_links(problem, candidate, assignment),
         *_calibration(problem, candidate),
         *_model_parts(problem),
+        *_experts(problem),
         *_documents(problem, candidate),
         *_adapters(problem),
         *_gpu_kind(candidate),
@@ -142,6 +143,14 @@ def _model_parts(problem: PlanningProblem) -> list[Remark]:
     """Parts of the model whose time no training run has shown."""
     parts = sorted(problem.architecture.parts & _BY_TIMINGS)
     return [remark("untrained_parts", parts=tuple(parts))] if parts else []
+
+
+def _experts(problem: PlanningProblem) -> list[Remark]:
+    """That experts are priced together, which the framework runs otherwise."""
+    framework = problem.workload.framework
+    if problem.architecture.experts is None or framework.grouped_experts:
+        return []
+    return [remark("experts_not_grouped", framework=framework.name)]
 
 
 def _documents(problem: PlanningProblem, candidate: Candidate) -> list[Remark]:

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from cluster_models.calibration.fitted import FittedParameters, FittedValue
+from cluster_models.model.architecture import Architecture
 from cluster_models.remarks import remark
+from cluster_models.training.frameworks import framework
 from tests.cluster_models.clusters import sample
 from tests.remarks import codes
-from tests.solver.problems import nodes, planned, problem
+from tests.solver.problems import DENSE, SPARSE, nodes, planned, problem
 
 
 @pytest.mark.parametrize("kind", ["H100-SXM5-80GB", "H20-96GB"])
@@ -57,3 +59,19 @@ def test_a_plan_says_that_a_link_is_known_by_small_messages_only() -> None:
     cut = sample("n0", "n1", 0.6, mib=0.25)
     told = planned(problem(nodes(2, gpus=1), [cut])).warnings
     assert "only_small_messages" in codes(told)
+
+
+@pytest.mark.parametrize(
+    ("model", "generation", "warns"),
+    [
+        (SPARSE, "transformers-2025", True),
+        (SPARSE, "megatron-core-0.12", False),
+        (DENSE, "transformers-2025", False),
+    ],
+)
+def test_a_plan_says_that_experts_run_one_after_the_other(
+    model: Architecture, generation: str, *, warns: bool
+) -> None:
+    """Where the framework does so, and the model has experts."""
+    told = planned(problem(nodes(1, gpus=1), model=model, framework=framework(generation))).warnings
+    assert ("experts_not_grouped" in codes(told)) == warns

@@ -152,6 +152,9 @@ WARNINGS: Final[Mapping[str, Words]] = {
     "mixed_documents": "No training run with documents of mixed lengths was fitted: their attention is priced by "
     "the pairs that attend. The slowest data rank takes {imbalance:.2f} times the mean of them, its pipeline's "
     "waits included; {padding:percent1} of the tokens are padding.",
+    "experts_not_grouped": "{framework} runs the experts of a GPU one after the other, or padded to the busiest; "
+    "they are priced as one grouped product, which holds where each has many thousand tokens: other measured steps "
+    "took 3 to 25 times as long.",
     "unmeasured_adapters": "No training run with adapters ({adapters}) was fitted: their products, and what frozen "
     "weights leave out, are priced by the formulas of other products.",
     "unverified_data_sheet": "The data sheet figures of {gpu_kind} are not verified ({source}).",
