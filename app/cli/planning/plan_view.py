@@ -33,7 +33,11 @@ _TIME_COLOURS: Final = (
     "red",
     "bright_black",
 )
-_LAUNCHERS: Final = {"slurm": ("run.sh", " && sbatch run.sh"), "torchtitan": ("train.toml", "")}
+_LAUNCHERS: Final = {
+    "slurm": ("run.sh", " && sbatch run.sh"),
+    "torchtitan": ("train.toml", ""),
+    "nemo": ("nemo_overrides.sh", ""),
+}
 """Formats that start a plan, by preference: the file to write, and what runs it."""
 
 

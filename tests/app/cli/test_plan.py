@@ -16,6 +16,8 @@ from app.cli import main
 from app.cli.progress import progress_line
 from app.documents.plan import plan_from_text
 from cluster_models.errors import SolverFailed
+from cluster_models.training.adapters import Adapters
+from cluster_models.training.frameworks import framework
 from cluster_models.training.plan import NoPlan, Plan
 from cluster_models.training.workload import LinkBandwidth
 from solver.problem import PlanningProblem, Progress, SearchOptions
@@ -139,6 +141,19 @@ def test_the_first_screen_holds_the_decision(
         "When links change",
     ]
     assert [out.index(each) for each in sections] == sorted(out.index(each) for each in sections)
+
+
+def test_a_plan_that_trains_adapters_starts_by_bridge(
+    files: list[str], found: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Megatron-LM has none, so that no job script is made of its arguments."""
+    plan = found["result"]
+    bridge = replace(plan.workload, framework=framework("megatron-bridge-26.02"), adapters=Adapters(16))
+    found["result"] = replace(plan, workload=bridge)
+    assert main(["plan", *files, "--output", "kept.json"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "meshwright export kept.json --format nemo --output nemo_overrides.sh" in out
+    assert "adapters rank 16 beside" in out
 
 
 @pytest.mark.parametrize(
