@@ -81,6 +81,7 @@ BAD: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
     "infinite limit": ({"end_to_end_ms": math.inf}, "end_to_end_ms", "must be a finite number"),
     "percentile in percent": ({"limit_percentile": 99}, "limit_percentile", "must be less than 1"),
     "prefix of the whole prompt": ({"prefix_share": 1.0}, "prefix_share", "must be less than 1"),
+    "negative imbalance": ({"decode_imbalance": -0.1}, "decode_imbalance", "must be at least 0"),
     "no memory": ({"memory_fraction": 0}, "memory_fraction", "must be greater than 0"),
     "pin that divides no heads": ({"pinned": {"tensor": 3}}, "pinned.tensor", "must divide the 32 attention heads"),
     "pin beyond the cluster": ({"pinned": {"tensor": 32}}, "pinned", "pin fewer or smaller degrees"),

@@ -15,6 +15,7 @@ from cluster_models.serving.goal import ServedModel, ServingGoal, ServingMode, S
 from cluster_models.serving.workload import (
     MOST_DEGREE,
     MOST_DRAFTS,
+    MOST_IMBALANCE,
     MOST_REPLICAS,
     MOST_REQUESTS,
     CacheFormat,
@@ -31,6 +32,7 @@ MOST_TOKENS = 10**8
 GOAL_FIELDS: Final = ("objective", "modes", "max_gpus", "max_power_watts", "avoid_nodes", "pinned")
 """Fields of a workload that say what a plan is to reach, and with what; the other fields are of the requests."""
 Degree = Annotated[Count, Field(le=MOST_DEGREE)]
+Imbalance = Annotated[float, Field(strict=True, ge=0, le=MOST_IMBALANCE, allow_inf_nan=False)]
 _GOAL: Final = ServingGoal()
 
 
@@ -102,6 +104,13 @@ class ServingWorkloadDocument(Document):
     limit_percentile: Annotated[float, Field(strict=True, ge=0.5, lt=1, allow_inf_nan=False)] | None = Field(
         None, description="Share of the requests that the limits hold for; absent: for their means.", examples=[0.9]
     )
+    prefill_imbalance: Imbalance | None = Field(
+        None,
+        description="Excess load of the busiest of many expert ranks in prefill, as experts serving says of a map "
+        "(0.1: a tenth above the mean); absent: as fitted.",
+        examples=[None],
+    )
+    decode_imbalance: Imbalance | None = Field(None, description="The same in decoding.", examples=[0.1])
     objective: ServingObjective | None = Field(
         None,
         description="Quantity that a plan makes as large (throughput, goodput) or as small (gpus, cost, power) as "
@@ -145,6 +154,8 @@ class ServingWorkloadDocument(Document):
             time_to_first_token_s=_seconds(self.time_to_first_token_ms),
             time_per_output_token_s=_seconds(self.time_per_output_token_ms),
             end_to_end_s=_seconds(self.end_to_end_ms),
+            prefill_imbalance=self.prefill_imbalance,
+            decode_imbalance=self.decode_imbalance,
             memory_fraction=self.memory_fraction,
             prefix_share=self.prefix_share,
             limit_percentile=self.limit_percentile,
@@ -195,6 +206,8 @@ class ServingWorkloadDocument(Document):
             memory_fraction=load.memory_fraction,
             prefix_share=load.prefix_share,
             limit_percentile=load.limit_percentile,
+            prefill_imbalance=load.prefill_imbalance,
+            decode_imbalance=load.decode_imbalance,
             objective=goal.objective,
             modes=list(goal.modes),
             max_gpus=goal.max_gpus,

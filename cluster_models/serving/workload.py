@@ -21,6 +21,7 @@ MOST_REQUESTS: Final = 10**6
 MOST_DEGREE: Final = 4096
 MOST_REPLICAS: Final = 100_000
 MOST_DRAFTS: Final = 16
+MOST_IMBALANCE: Final = 1000.0
 LATENCIES: Final = ("time_to_first_token_s", "time_per_output_token_s", "end_to_end_s")
 """Latencies that a workload may limit, in the order of ``ServingWorkload.limits_s``."""
 
@@ -117,7 +118,8 @@ class ServingWorkload:
     ``time_per_output_token_s`` are limits, ``memory_fraction`` the share of a GPU's memory that the engine may take
     (``None``: the engine's default).  ``prefix_share`` of a prompt's tokens have their keys and values in the cache
     already, as the start of an earlier prompt.  ``end_to_end_s`` limits the time to the last token.  Limits hold
-    for means, or for ``limit_percentile`` of the requests.
+    for means, or for ``limit_percentile`` of the requests.  ``prefill_imbalance`` and ``decode_imbalance`` are the
+    excess load of the busiest of many expert ranks in a phase, as its map leaves it (``None``: as fitted).
     """
 
     input_tokens: int
@@ -135,6 +137,8 @@ class ServingWorkload:
     prefix_share: float = 0.0
     limit_percentile: float | None = None
     end_to_end_s: float | None = None
+    prefill_imbalance: float | None = None
+    decode_imbalance: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("input_tokens", "output_tokens"):
@@ -158,6 +162,11 @@ class ServingWorkload:
         self._check_shares()
 
     def _check_shares(self) -> None:
+        for name in ("prefill_imbalance", "decode_imbalance"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= MOST_IMBALANCE:
+                remedy = "0.1 is a busiest rank a tenth above the mean; experts serving says what a map leaves"
+                raise InvalidWorkload(f"workload.{name}", value, f"must lie in 0..{MOST_IMBALANCE:g}", remedy)
         if self.memory_fraction is not None and not 0 < self.memory_fraction <= 1:
             raise InvalidWorkload("workload.memory_fraction", self.memory_fraction, "must lie in (0, 1]")
         if not 0 <= self.prefix_share < 1:

@@ -110,8 +110,13 @@ class Arrays:
 
 def arrays_of(cases: Sequence[ServingCase]) -> Arrays:
     """The arrays of ``cases``."""
-    decode = stack([_loads(case, case.configuration.decode) for case in cases])
-    prefill = stack([_loads(case, case.configuration.prefill or case.configuration.decode) for case in cases])
+    decode = stack([_loads(case, case.configuration.decode, case.workload.decode_imbalance) for case in cases])
+    prefill = stack(
+        [
+            _loads(case, case.configuration.prefill or case.configuration.decode, case.workload.prefill_imbalance)
+            for case in cases
+        ]
+    )
     decode_memory, prefill_memory = _memory(cases, decode), _memory(cases, prefill)
     limits = np.array(
         [
@@ -129,7 +134,7 @@ def steady_of(arrays: Arrays, rates: Rates) -> Steady:
     return steady_state(arrays.decode, arrays.prefill, rates, arrays.traffic)
 
 
-def _loads(case: ServingCase, pool: Pool) -> Loads:
+def _loads(case: ServingCase, pool: Pool, imbalance: float | None) -> Loads:
     return loads_of(
         case.architecture,
         case.gpu,
@@ -138,6 +143,7 @@ def _loads(case: ServingCase, pool: Pool) -> Loads:
         weights=case.workload.weights,
         attention_weights=case.workload.attention_format(case.architecture),
         cache_bytes=case.workload.cache_format.element_bytes,
+        imbalance=imbalance,
     )
 
 

@@ -83,6 +83,8 @@ class Loads:
     cross_latency_s: FloatArray
     stored_bytes: FloatArray
     """Weights that lie in a GPU's memory."""
+    imbalance: FloatArray
+    """Excess load of the busiest of many expert ranks, NaN where the fitted one holds."""
 
 
 def stack(cases: Sequence[Loads]) -> Loads:
@@ -101,6 +103,7 @@ def loads_of(
     weights: WeightFormat,
     attention_weights: WeightFormat,
     cache_bytes: float,
+    imbalance: float | None = None,
 ) -> Loads:
     """Loads of one worker, arrays of shape (1,)."""
     a, tensor = architecture, worker.tensor
@@ -154,6 +157,7 @@ def loads_of(
         "domain_bytes_per_s": links.domain_bytes_per_s,
         "cross_bytes_per_s": links.cross_bytes_per_s,
         "cross_latency_s": links.cross_latency_s,
+        "imbalance": math.nan if imbalance is None else imbalance,
         "stored_bytes": (
             dense_bytes
             + 2.0 * a.hidden * a.vocabulary / tensor * (not a.tied_embeddings)

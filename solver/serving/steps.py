@@ -112,7 +112,9 @@ def _step(
     )
     # A token meets `active` of `experts`: of the experts, none of T tokens meets a share (1 - active/experts)^T.
     untouched = (1.0 - np.minimum(loads.active / loads.experts, 1.0 - 1e-9)) ** worker
-    excess = 1.0 + rates.imbalance * (1.0 - 1.0 / loads.expert_groups)
+    excess = busiest_load(
+        np.where(np.isnan(loads.imbalance), rates.imbalance, loads.imbalance), loads.expert_groups
+    )
     experts = np.where(
         loads.sparse_layers > 0,
         excess
@@ -129,6 +131,11 @@ def _step(
         + rates.sequence_s * sequences
     )
     return StepTime(dense, experts, attention_s, _collectives(loads, rates, rank), overhead)
+
+
+def busiest_load(imbalance: FloatArray, groups: FloatArray) -> FloatArray:
+    """Load of the busiest of ``groups`` of expert ranks over their mean."""
+    return np.asarray(1.0 + imbalance * (1.0 - 1.0 / groups))
 
 
 def _collectives(loads: Loads, rates: Rates, rank: FloatArray) -> FloatArray:

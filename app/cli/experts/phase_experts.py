@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, Final
 
 from rich.text import Text
 
@@ -21,12 +22,16 @@ from app.experts.answer import PlacementAnswer, answer_of
 from app.experts.phases import PhaseLayout, phase_layouts, workloads_of
 from app.experts.placing import propose
 from app.experts.request import PlacementFields, prepared
-from app.presentation.figures import count, plural, spans
+from app.presentation.figures import count, plural, seconds, spans
 from app.presentation.serving_words import PHASES
 from cluster_models.errors import InvalidInput
 from cluster_models.model.architecture import Architecture
 from cluster_models.routing.counts import RoutedWorkload
+from cluster_models.serving.plan import ServingPlan
 from cluster_models.serving.replicas import Phase
+from solver.serving.map_times import MapTimes, map_times
+
+_STEPS: Final = {Phase.PREFILL: "prompt", Phase.DECODE: "decode step"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +57,13 @@ def run_serving(given: PlaceByPhase) -> None:
     layouts = phase_layouts(plan, workloads[0].experts)
     models = {served.architecture.name: served.architecture for served in plan.models}
     answers = [(layout, _placed(given, layout, models[layout.model], workloads)) for layout in layouts]
+    steps = {layout.name: _steps(plan, layout, answer) for layout, answer in answers}
     if given.as_json:
         told = [
-            {"phase": layout.phase, "replicas": layout.replicas} | made.model_dump() for layout, made in answers
+            {"phase": layout.phase, "replicas": layout.replicas}
+            | made.model_dump()
+            | {"steps": [asdict(step) for step in steps[layout.name]]}
+            for layout, made in answers
         ]
         sys.stdout.write(json.dumps(told, indent=2) + "\n")
     for layout, answer in answers:
@@ -63,8 +72,8 @@ def run_serving(given: PlaceByPhase) -> None:
             files = replace(files, output=files.output / layout.name)
         if not given.as_json:
             console().print(Text(_title(layout), style="bold"))
-            written = files.words()
-            console().print(placement_view(answer, [Text(written)] if written else []), crop=False)
+            words = [*map(_step_words, steps[layout.name]), *filter(None, [files.words()])]
+            console().print(placement_view(answer, list(map(Text, words))), crop=False)
         files.write(answer.placement.to_slots(), models[layout.model], None)
     sys.stdout.flush()
 
@@ -88,6 +97,27 @@ def _placed(
         asked = prepared(document, workloads, known, form=given.files.form)
     with reading_shown(f"placing experts for {PHASES[layout.phase]}"):
         return answer_of(propose(asked.workloads, asked.ask), asked)
+
+
+def _steps(plan: ServingPlan, layout: PhaseLayout, answer: PlacementAnswer) -> tuple[MapTimes, ...]:
+    """Steps of a replica with its map, by the workload planned for whose busiest ranks have most."""
+    replica = plan.replicas[layout.replicas[0]]
+    served = next(each for each in plan.models if each.architecture.name == layout.model)
+    busiest = [
+        fmean(1.0 / layer.balancedness for layer in each.layers)
+        for each in answer.workloads
+        if each.planned and each.layers
+    ]
+    return map_times(served, replica, max(busiest)) if busiest else ()
+
+
+def _step_words(step: MapTimes) -> str:
+    return (
+        f"With this map a {_STEPS[step.phase]} takes {seconds(step.mapped_s)}, experts "
+        f"{seconds(step.mapped_experts_s)}; as planned {seconds(step.planned_s)} and "
+        f"{seconds(step.planned_experts_s)}. To plan with it: "
+        f"{step.phase}_imbalance: {step.imbalance:.3f} in the workload."
+    )
 
 
 def _title(layout: PhaseLayout) -> str:

@@ -27,6 +27,8 @@ _NUMBERS: Final = {
     "end_to_end_ms": "Time to last token at most, ms",
     "limit_percentile": "Share of requests that limits hold for",
     "prefix_share": "Share of a prompt in the cache already",
+    "prefill_imbalance": "Excess of the busiest expert rank in prefill",
+    "decode_imbalance": "Excess of the busiest expert rank in decoding",
     "memory_fraction": "Memory that the engine takes",
     "max_gpus": "GPUs to use at most",
     "max_power_watts": "Power at most, W",

@@ -82,6 +82,8 @@ def test_each_phase_gets_a_map_of_its_own(
     out = " ".join(capsys.readouterr().out.split())
     assert "2 expert ranks on 1 node, 1,024 tokens of a GPU in a step" in out
     assert "4 expert ranks on 2 nodes, 4 tokens of a GPU in a step" in out
+    assert "With this map a decode step takes" in out
+    assert "decode_imbalance: 0." in out
     maps = [json.loads(Path(f"maps/{name}/expert_location.json").read_text()) for name in ("prefill-0", "decode-1")]
     assert maps[0] != maps[1]
     assert main([*words, "--json"]) == 0

@@ -138,6 +138,8 @@ def test_a_workload_survives_the_form() -> None:
         attention_weights=WeightFormat.BF16,
         speculation=Speculation(2, 1.25),
         memory_fraction=0.75,
+        prefill_imbalance=0.25,
+        decode_imbalance=0.125,
     )
     goal = ServingGoal(
         ServingObjective.POWER, (ServingMode.SPLIT,), 12, 9000.0, avoid_nodes=("a", "b"), pinned={"tensor": 2}
