@@ -14,10 +14,12 @@ import json
 import math
 import statistics
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 from benchmarks.replanning_cases import Kind
 from benchmarks.spot_jobs import KINDS, kinds_for
@@ -43,7 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=len(KINDS), help="training jobs, as many as there is room for")
     parser.add_argument("--hours", type=float, default=0.0, help="of the trace; all where not given")
     parser.add_argument("--window", type=float, default=60.0, help="seconds whose events are decided on together")
-    parser.add_argument("--seconds", type=float, default=15.0, help="time limit of one decision")
+    parser.add_argument(
+        "--seconds", type=float, default=15.0, help="limit of one decision in processor time, whatever else runs"
+    )
     parser.add_argument(
         "--prices",
         type=float,
@@ -56,9 +60,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
     try:
-        found = compare(
-            _events(given), jobs=given.jobs, window_s=given.window, seconds=given.seconds, prices=given.prices
-        )
+        # searches end by the time of this process, not by that of the wall
+        with patch.object(time, "monotonic", time.process_time):
+            found = compare(
+                _events(given), jobs=given.jobs, window_s=given.window, seconds=given.seconds, prices=given.prices
+            )
     except Broken as broken:
         print(broken, file=sys.stderr)
         return 1
@@ -106,10 +112,11 @@ def priced(kinds: Sequence[Kind], gpu_hours_per_tb: float) -> tuple[Kind, ...]:
 def figures(run: Run) -> dict[str, Any]:
     """Totals of a run.
 
-    ``work_share`` is of what the jobs would do had nothing been taken; ``gap`` is that of all decisions together.
+    ``net_eflop`` is the work less what owners ask for the bytes moved, which decisions make most of; ``work_share``
+    is of what the jobs would do had nothing been taken; ``gap`` is that of all decisions together.
     """
     hours = (run.ended_s - run.started_s) / HOUR
-    walls = [each.wall_s for each in run.decided]
+    spent = [each.cpu_s for each in run.decided]
     bound = math.fsum(each.bound or 0.0 for each in run.decided)
     gap = 1 - math.fsum(each.objective for each in run.decided) / bound if bound else None
     return {
@@ -117,6 +124,7 @@ def figures(run: Run) -> dict[str, Any]:
         "decisions": len(run.decided),
         "work_eflop": run.work_flop / 1e18,
         "work_share": run.work_flop / run.most_flop,
+        "net_eflop": run.net_flop / 1e18,
         "moved_tb": run.moved_bytes / 1e12,
         "moved_gb_per_eflop": run.moved_bytes / 1e9 / (run.work_flop / 1e18),
         "down_job_hours": sum(state.down_s for state in run.states) / HOUR,
@@ -126,8 +134,8 @@ def figures(run: Run) -> dict[str, Any]:
         "shrinks": run.count(RecoveryAction.SHRINK_DATA_PARALLEL),
         "reroutes": run.count(RecoveryAction.REROUTE),
         "reshapes": run.count(RecoveryAction.RESHAPE),
-        "decision_s_median": statistics.median(walls),
-        "decision_s_most": max(walls),
+        "decision_cpu_s_median": statistics.median(spent),
+        "decision_cpu_s_most": max(spent),
         "gap": gap,
     }
 

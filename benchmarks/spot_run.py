@@ -19,7 +19,7 @@ from cluster_models.training.plan import StopReason
 from solver.replanning.check import check_decision, held_after
 from solver.replanning.horizon import expected_quiet_s
 from solver.replanning.problem import ReplanProblem
-from solver.replanning.values import flops_per_token
+from solver.replanning.values import flops_per_token, transfer_flop
 
 Decide = Callable[[ReplanProblem], BatchDecision]
 
@@ -33,7 +33,8 @@ class JobState:
     """A job as it is: what it runs by, the steps it has made, and from when on it works.
 
     ``full_flops_per_s``: weighted, on all the nodes that it wants.  ``stands``: it waits for nodes.  ``down_s``:
-    seconds in which it had GPUs and did no new work.
+    seconds in which it had GPUs and did no new work.  ``hits``: windows in which it lost nodes.  ``moves_flop``:
+    weighted FLOPs that its owner asks for the bytes that it moved.
     """
 
     job: RunningJob
@@ -44,10 +45,13 @@ class JobState:
     stands: bool = False
     down_s: float = 0.0
     paused_s: float = 0.0
+    hits: int = 0
+    moves_flop: float = 0.0
 
     def work(self, since_s: float, lost_s: float, until_s: float) -> None:
         """Let it work from ``since_s`` until it loses a node at ``lost_s``; then it stands until ``until_s``."""
         stands = self.job.is_paused or self.stands
+        self.hits += lost_s < until_s and not self.job.is_paused
         seconds = 0.0 if stands else max(0.0, lost_s - max(since_s, self.ready_s))
         self.tokens += self.job.plan.tokens_per_s * seconds
         self.steps += seconds / self.job.plan.time.step_s
@@ -70,10 +74,10 @@ class JobState:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """One decision of a run; ``wall_s`` by the clock on the wall, ``bound`` ``None`` where none was looked for."""
+    """One decision of a run; ``cpu_s``: processor time, ``bound`` ``None`` where none was looked for."""
 
     at_s: float
-    wall_s: float
+    cpu_s: float
     objective: float
     bound: float | None
     horizon_s: float
@@ -95,6 +99,11 @@ class Run:
     def work_flop(self) -> float:
         """Weighted useful FLOPs of all jobs."""
         return math.fsum(state.work_flop for state in self.states)
+
+    @property
+    def net_flop(self) -> float:
+        """Work less what the owners of the jobs ask for the bytes moved: what decisions are to make most of."""
+        return self.work_flop - math.fsum(state.moves_flop for state in self.states)
 
     @property
     def moved_bytes(self) -> float:
@@ -122,7 +131,6 @@ def replay(
     wanted = sum(kind.nodes for kind in kinds)
     alive: list[str] = []
     seen: list[SpotEvent] = []
-    removals: list[float] = []
     run: Run | None = None
     now_s = 0.0
     for batch in batches(events, window_s):
@@ -131,13 +139,12 @@ def replay(
         alive = [name for name in alive if name not in batch.removed]
         alive += [each.node for each in batch.events if each.added and each.node not in batch.removed]
         seen += batch.events
-        removals += [batch.ends_s] if batch.removed else []
         now_s = batch.ends_s
         if run is None:
             if len(alive) >= wanted:
                 run = Run([_begun(job, now_s) for job in jobs_on(alive, kinds)], now_s)
             continue
-        ahead_s = min(horizon_s, expected_quiet_s(removals, now_s=now_s, since_s=0.0))
+        ahead_s = min(horizon_s, _quiet_s(run, now_s))
         _step(run, decide, _problem(run, alive, seen, batch, ahead_s), now_s)
         _state_is_whole(run, set(alive))
     if run is None:
@@ -148,6 +155,13 @@ def replay(
 
 def _begun(job: RunningJob, now_s: float) -> JobState:
     return JobState(job, now_s, job.weight * flops_per_token(job) * job.plan.tokens_per_s)
+
+
+def _quiet_s(run: Run, now_s: float) -> float:
+    """Expected seconds until a job is hit, from what hit all of them so far."""
+    paused_s = math.fsum(state.paused_s for state in run.states)
+    at_work_s = len(run.states) * (now_s - run.started_s) - paused_s
+    return expected_quiet_s(sum(state.hits for state in run.states), at_work_s=at_work_s)
 
 
 def _problem(
@@ -175,9 +189,9 @@ def _work(run: Run, since_s: float, batch: Batch) -> None:
 
 
 def _step(run: Run, decide: Decide, problem: ReplanProblem, now_s: float) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     decision = decide(problem)
-    wall_s = time.perf_counter() - started
+    cpu_s = time.process_time() - started
     if wrong := check_decision(problem, decision):
         raise Broken(f"after {now_s:.0f} s: {' '.join(wrong)}")
     if sorted(held_after(problem, decision)) != sorted(job.id for job in problem.jobs):
@@ -190,7 +204,7 @@ def _step(run: Run, decide: Decide, problem: ReplanProblem, now_s: float) -> Non
     run.decided.append(
         Decided(
             at_s=now_s,
-            wall_s=wall_s,
+            cpu_s=cpu_s,
             objective=decision.objective,
             bound=None if decision.stopped_by is StopReason.NO_SEARCH else decision.bound,
             horizon_s=problem.horizon_s,
@@ -206,6 +220,7 @@ def _apply(state: JobState, made: JobDecision, now_s: float) -> None:
     if made.action is RecoveryAction.PAUSE:
         state.job, state.stands = replace(state.job, is_paused=True), False
         return
+    state.moves_flop += transfer_flop(state.job, made.migration.bytes.outside)
     if made.plan is None:
         state.stands = True
         return

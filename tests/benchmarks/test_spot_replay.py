@@ -66,15 +66,17 @@ def test_jobs_that_lose_nothing_work_all_the_time() -> None:
     """Nothing moves, and the work is throughput times time; a node that comes later changes nothing."""
     run = lived([*added(5), SpotEvent(600.0, added=True, node="late")], decide)
     assert run.ended_s - run.started_s == 600.0
-    assert run.work_flop == pytest.approx(run.most_flop)
+    assert run.net_flop == run.work_flop == pytest.approx(run.most_flop)
     assert run.moved_bytes == 0
 
 
 def test_a_job_stands_still_from_the_loss_to_the_end_of_its_downtime() -> None:
     """One node of four goes, one spare is there: the job works except for the window and what the swap takes."""
     seen: list[BatchDecision] = []
+    looked_ahead_s: list[float] = []
 
     def noted(problem: ReplanProblem) -> BatchDecision:
+        looked_ahead_s.append(problem.horizon_s)
         seen.append(decide(problem))
         return seen[-1]
 
@@ -86,6 +88,8 @@ def test_a_job_stands_still_from_the_loss_to_the_end_of_its_downtime() -> None:
     worked_s = run.ended_s - run.started_s - state.down_s
     assert run.work_flop == pytest.approx(run.most_flop * worked_s / (run.ended_s - run.started_s))
     assert run.moved_bytes == made.migration.bytes.total > 0
+    assert run.net_flop < run.work_flop
+    assert looked_ahead_s[0] == 600.0, "until it was hit for the first time"
 
 
 def test_more_work_than_first_come_on_a_wave_that_comes_back() -> None:
@@ -113,10 +117,10 @@ def test_decisions_that_break_a_rule_are_found() -> None:
         lived([*added(5), SpotEvent(600.0, added=False, node="node1")], idle)
 
 
-def test_the_look_ahead_follows_the_removals_seen() -> None:
-    """None seen: for ever; three in an hour: twenty minutes; what comes later is not known yet."""
-    assert expected_quiet_s([], now_s=50.0, since_s=0.0) == float("inf")
-    assert expected_quiet_s([60.0, 600.0, 600.0, 3000.0, 4000.0], now_s=3600.0, since_s=0.0) == 1200.0
+def test_the_look_ahead_follows_the_hits_seen() -> None:
+    """None seen: for ever; three in two jobs' hour: forty minutes."""
+    assert expected_quiet_s(0, at_work_s=50.0) == float("inf")
+    assert expected_quiet_s(3, at_work_s=2 * 3600.0) == 2400.0
 
 
 def test_the_command_prints_every_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
