@@ -63,7 +63,9 @@ COMPARISONS: Final = (
     Comparison("decisions of a service", "benchmarks.replanning_service", ("--leaf-only",)),
     Comparison("spot trace", "benchmarks.spot_replay"),
     Comparison("service load", "benchmarks.service_load"),
-    Comparison("service scale", "benchmarks.service_scale", ("start", "reads", "ingest", "mixed", "workers")),
+    Comparison("service scale", "benchmarks.service_scale", ("start", "reads", "ingest", "workers")),
+    Comparison("service memory", "benchmarks.service_scale", ("mixed",)),
+    Comparison("service kills", "benchmarks.service_kills"),
     Comparison("service requests", "benchmarks.service_requests"),
 )
 

@@ -52,6 +52,8 @@ class Site:
 
     environment: dict[str, str]
     port: int
+    database: Any = None
+    """The server, which starts anew where it was killed (``ensure_postgres_running``)."""
 
     @property
     def url(self) -> str:
@@ -75,7 +77,7 @@ class Site:
     def web(self) -> Iterator[tuple[psutil.Process, httpx2.Client]]:
         """A web process that answers, and a client of its API."""
         with self.process("web") as process, httpx2.Client(base_url=self.url + PREFIX, timeout=300.0) as client:
-            _wait(lambda: _is_up(client))
+            wait(lambda: is_up(client))
             yield process, client
 
 
@@ -92,7 +94,7 @@ def site() -> Iterator[Site]:
             with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as free:
                 port = free.getsockname()[1]
             names = {"DATABASE_URL": url, "DATA_DIR": f"{folder}/data", "PORT": str(port), "LOG_JSON": "true"}
-            yield Site({f"MESHWRIGHT_{name}": value for name, value in names.items()}, port)
+            yield Site({f"MESHWRIGHT_{name}": value for name, value in names.items()}, port, server)
         finally:
             server.cleanup()
 
@@ -111,9 +113,9 @@ def start() -> None:
 def reads(seconds: float) -> None:
     """Reads a second, and how long they took, while two workers solve."""
     with site() as here, here.web() as (web, client), here.process("worker"), here.process("worker"):
-        _store(client, "h100-17-nodes")
+        store(client, "h100-17-nodes")
         plan = [_asked(client, "h100-17-nodes", "llama-3-70b", "llama-3-70b-8k", limit_s=600.0) for _ in range(2)]
-        _wait(lambda: all(client.get(f"/plans/{each}").json()["status"] == "running" for each in plan))
+        wait(lambda: all(client.get(f"/plans/{each}").json()["status"] == "running" for each in plan))
         paths = [f"{PREFIX}/clusters", f"{PREFIX}/plans", f"{PREFIX}/plans/{plan[0]}"]
         used, times = _cpu_s(web), _read(here.port, paths, seconds)
         used = _cpu_s(web) - used
@@ -148,7 +150,7 @@ def ingest() -> None:
 def mixed(seconds: float) -> None:
     """Memory of the web process, minute by minute, under reads, plans and measurements."""
     with site() as here, here.web() as (web, client), here.process("worker"):
-        _store(client, "two-nodes")
+        store(client, "two-nodes")
         done = threading.Event()
         writers = [threading.Thread(target=_write, args=(here, done))]
         writers[0].start()
@@ -167,20 +169,21 @@ def workers(plans: int) -> None:
     """Seconds until the same plans are solved, by number of workers; each is known to be running before."""
     for number in (1, 2, 4):
         with site() as here, here.web() as (_, client), contextlib.ExitStack() as stack:
-            _store(client, "two-nodes")
+            store(client, "two-nodes")
             solving = [stack.enter_context(here.process("worker")) for _ in range(number)]
-            _wait(lambda number=number: f"meshwright_workers {number}.0" in _metrics(here))
+            wait(lambda number=number: f"meshwright_workers {number}.0" in metrics(here))
             began = time.perf_counter()
             for _ in range(plans):
                 _asked(client, "two-nodes", "llama-3-8b", "llama-3-8b-small", limit_s=10.0)
-            _wait(lambda: f'meshwright_plans{{status="succeeded"}} {plans}.0' in _metrics(here), within_s=3600.0)
+            wait(lambda: f'meshwright_plans{{status="succeeded"}} {plans}.0' in metrics(here), within_s=3600.0)
             took = time.perf_counter() - began
             used = sum(map(_cpu_s, solving))
         print(f"{number} workers: {plans} plans in {took:.0f} s, {plans / took:.2f} a second;", end=" ")
         print(f"{used / plans:.2f} s of processor time each", flush=True)
 
 
-def _store(client: httpx2.Client, name: str) -> None:
+def store(client: httpx2.Client, name: str) -> None:
+    """Store a cluster of the examples."""
     document = parse_text((EXAMPLES / "clusters" / f"{name}.yaml").read_text("utf-8"), what=name)
     body = ClusterDocument.model_validate(document).model_dump(mode="json", exclude_unset=True)
     client.post("/clusters", json=body).raise_for_status()
@@ -246,17 +249,20 @@ def _cpu_s(process: psutil.Process) -> float:
     return float(used.user + used.system + used.children_user + used.children_system)
 
 
-def _metrics(here: Site) -> str:
+def metrics(here: Site) -> str:
+    """What the web process shows of itself and of the database."""
     return httpx2.get(f"{here.url}/metrics", timeout=60.0).text
 
 
-def _is_up(client: httpx2.Client) -> bool:
+def is_up(client: httpx2.Client) -> bool:
+    """Whether the web process answers."""
     with contextlib.suppress(httpx2.TransportError):
         return client.get("/clusters").is_success
     return False
 
 
-def _wait(condition: Callable[[], bool], *, within_s: float = LONGEST_START_S) -> None:
+def wait(condition: Callable[[], bool], *, within_s: float = LONGEST_START_S) -> None:
+    """Return once ``condition()`` holds; raises ``TimeoutError``."""
     until = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > until:

@@ -1,0 +1,132 @@
+"""Plans that are queued while web process, workers and database are killed: none is lost, and each ends once.
+
+python -m benchmarks.service_kills [--plans 1000] [--kills 20] [--seed 1]
+
+Two workers on PostgreSQL, and a stand-in that solves in a tenth of a second; whoever is killed starts again.
+Each plan is asked for with a key of its own until it is accepted, as clients do.  Ends with 1 where one is lost or
+stored twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import dataclasses
+import json
+import random
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+import psutil
+
+from app.api.v1.answers import PREFIX
+from app.documents.reading import parse_text
+from benchmarks.service_scale import EXAMPLES, Site, is_up, metrics, site, store, wait
+
+SOLVER: Final = Path("tests/app/stand_in_solver.py")
+LONGEST_S: Final = 1800.0
+KILLED: Final = ("web", "worker 1", "worker 2", "database")
+
+
+def main() -> int:
+    """Kill, wait, count."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--plans", type=int, default=1000)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, site() as empty, contextlib.ExitStack() as stack:
+        ledger = Path(folder, "ledger")
+        here = _with_stand_in(empty, ledger)
+        running = {name: stack.enter_context(here.process(name.partition(" ")[0])) for name in KILLED[:3]}
+        client = stack.enter_context(httpx2.Client(base_url=here.url + PREFIX, timeout=60.0))
+        wait(lambda: is_up(client))
+        store(client, "two-nodes")
+        accepted: list[str] = []
+        asking = threading.Thread(target=_ask, args=(here, given.plans, accepted))
+        asking.start()
+        chance, killed = random.Random(given.seed), collections.Counter[str]()  # noqa: S311 - no secret
+        for _ in range(given.kills):
+            time.sleep(chance.uniform(2.0, 8.0))
+            name = chance.choice(KILLED)
+            killed[name] += 1
+            if name == "database":
+                _kill_database(here)
+            else:
+                running[name].kill()
+                running[name] = stack.enter_context(here.process(name.partition(" ")[0]))
+        asking.join()
+        wait(lambda: _open(here) == 0, within_s=LONGEST_S)
+        states, listed = _states(client)
+        ends = collections.Counter(ledger.read_text().splitlines())["end"]
+    print(f"{given.kills} kills: {', '.join(f'{name} {count}' for name, count in sorted(killed.items()))}")
+    print(f"{len(accepted)} plans accepted, {listed} stored: {states}; {ends} solves came to their end")
+    return 0 if states == {"succeeded": given.plans} and len(set(accepted)) == listed == given.plans else 1
+
+
+def _with_stand_in(here: Site, ledger: Path) -> Site:
+    solver = [sys.executable, str(SOLVER.absolute()), json.dumps({"ledger": str(ledger), "seconds": 0.1})]
+    more = {"SOLVE_COMMAND": json.dumps(solver), "HEARTBEAT_S": "0.5", "WORKER_LOST_AFTER_S": "5"}
+    return dataclasses.replace(
+        here, environment=here.environment | {f"MESHWRIGHT_{name}": value for name, value in more.items()}
+    )
+
+
+def _ask(here: Site, plans: int, accepted: list[str]) -> None:
+    """Ask for each plan until its answer is there."""
+    workload = parse_text((EXAMPLES / "workloads" / "llama-3-8b-small.yaml").read_text("utf-8"), what="workload")
+    body = {"cluster": "two-nodes", "model": "llama-3-8b", "workload": workload}
+    for number in range(plans):
+        key = {"Idempotency-Key": f"plan-{number}"}
+        while (made := _answer(here, body, key)) is None:
+            time.sleep(0.5)
+        accepted.append(made)
+
+
+def _answer(here: Site, body: dict[str, Any], key: dict[str, str]) -> str | None:
+    with contextlib.suppress(httpx2.TransportError):
+        answer = httpx2.post(f"{here.url}{PREFIX}/plans", json=body, headers=key, timeout=60.0)
+        if answer.status_code < 500:
+            found: str = answer.raise_for_status().json()["id"]
+            return found
+    return None
+
+
+def _kill_database(here: Site) -> None:
+    server = psutil.Process(here.database.get_pid())
+    for process in [server, *server.children()]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs([server], timeout=10.0)
+    here.database.ensure_postgres_running()
+
+
+def _open(here: Site) -> int | None:
+    """Plans that wait or run; ``None`` where nobody says."""
+    with contextlib.suppress(httpx2.TransportError):
+        lines = dict(line.rsplit(" ", 1) for line in metrics(here).splitlines() if line.startswith("meshwright_"))
+        if lines["meshwright_database_up"] == "1.0":
+            counts = (lines.get(f'meshwright_plans{{status="{state}"}}', "0") for state in ("queued", "running"))
+            return sum(int(float(count)) for count in counts)
+    return None
+
+
+def _states(client: httpx2.Client) -> tuple[dict[str, int], int]:
+    """Plans by status, and how many there are."""
+    states, cursor = collections.Counter[str](), None
+    while True:
+        query = {"limit": 200} | ({"cursor": cursor} if cursor else {})
+        page = client.get("/plans", params=query).raise_for_status().json()
+        states.update(each["status"] for each in page["items"])
+        if (cursor := page["next_cursor"]) is None:
+            return dict(states), states.total()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
