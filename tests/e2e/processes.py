@@ -21,6 +21,8 @@ from tests.app import stand_in_solver
 from tests.plans import small_plan
 
 REPOSITORY = Path(__file__).parents[2]
+_ONE_USE = httpx2.Limits(max_keepalive_connections=0)
+"""The server ends what stays idle for seconds, as a busy machine may let a connection, when it is used again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def service(shared: Deployment, **more: str) -> Iterator[tuple[subprocess.Popen[
     environment = {"MESHWRIGHT_PORT": str(port)} | more
     with (
         _process(shared, environment) as process,
-        httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=60.0) as client,
+        httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=60.0, limits=_ONE_USE) as client,
     ):
         wait_until(lambda: process.poll() is not None or _answers(client), shared)
         assert process.poll() is None, shared.log.read_text()
