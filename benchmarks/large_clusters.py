@@ -42,7 +42,7 @@ def measured_cluster(nodes: int, seed: int) -> ClusterSnapshot:
     listed = [_node(index) for index in range(nodes)]
     links = made_up_links(nodes, seed)
     samples = tuple(
-        _sample(listed[a], listed[b], links[a, b]) for a in range(nodes) for b in range(nodes) if a != b
+        measured_link(listed[a], listed[b], links[a, b]) for a in range(nodes) for b in range(nodes) if a != b
     )
     return ClusterSnapshot(f"measured-{nodes}-{seed}", _cluster(listed), samples)
 
@@ -57,7 +57,8 @@ def _cluster(nodes: list[Node]) -> Cluster:
     return Cluster(f"made-up-{len(nodes)}", tuple(nodes), {GPU: gpu_kind(GPU)}, source="made up")
 
 
-def _sample(a: Node, b: Node, bytes_per_s: float) -> Sample:
+def measured_link(a: Node, b: Node, bytes_per_s: float) -> Sample:
+    """The bandwidth from one node to another with all GPUs sending."""
     return Sample(
         source=a.name,
         destination=b.name,

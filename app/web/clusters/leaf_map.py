@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import Final
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from app.presentation.links import shown_load
 from app.web.clusters.bandwidth import COLOURS, Colour, MapChoice, map_scale, map_values, names_around
 from app.web.clusters.node_groups import NodeGroup
 from app.web.drawing import Box, Drawing, Words
-from cluster_models.links.model import LinkModel
+from cluster_models.links.model import FloatArray, LinkModel
 from cluster_models.links.slow_links import Rates
 
 _MARGIN: Final = 96.0
@@ -38,19 +38,18 @@ def leaf_map(
     bad = np.zeros((len(groups), len(groups)), dtype=np.int64)
     for source, destination in slow:
         bad[group_of[position[source]], group_of[position[destination]]] += 1
-    apart = ~np.eye(len(rates), dtype=np.bool_)
     medians: dict[tuple[int, int], tuple[float, float, float]] = {}
     for row, first in enumerate(groups):
         for column, second in enumerate(groups):
-            block = np.ix_(first.members, second.members)
-            if (own := apart[block]).any():
-                medians[row, column] = (
-                    float(np.median(values[block][own])),
-                    float(np.median(rates[block][own])),
-                    float(rates[block][own].min()),
-                )
+            if row == column and len(first.members) < 2:
+                continue
+            slowest, middle = _least_and_median(rates, first.members, second.members)
+            value = middle if values is rates else _least_and_median(values, first.members, second.members)[1]
+            medians[row, column] = value, middle, slowest
     scale = map_scale(choice.colour, [value for value, _, _ in medians.values()])
     cell = next(width for most, width in _CELL_WIDTHS if len(groups) <= most)
+    onward = [quote_plus(group.name) for group in groups]
+    kept = urlencode({name: value for name, value in query.items() if name not in ("rows", "columns")})
     boxes, counts = [], []
     for (row, column), (value, middle, slowest) in medians.items():
         x, y = _MARGIN + column * cell, _MARGIN + row * cell
@@ -60,8 +59,8 @@ def leaf_map(
             f"{groups[row].name} to {groups[column].name}: median {gbytes_per_s(middle)}{share}, "
             f"slowest {gbytes_per_s(slowest)}, {plural(int(bad[row, column]), 'link')} stand out"
         )
-        onward = urlencode({**query, "rows": groups[row].name, "columns": groups[column].name})
-        boxes.append(Box(x, y, cell - 1, cell - 1, scale.style(value) + ring, tip, f"?{onward}#bandwidth"))
+        address = f"?{kept}{'&' if kept else ''}rows={onward[row]}&columns={onward[column]}#bandwidth"
+        boxes.append(Box(x, y, cell - 1, cell - 1, scale.style(value) + ring, tip, address))
         if bad[row, column] and cell >= _ROOM_FOR_A_COUNT:
             counts.append(Words(x + cell / 2, y + cell / 2 + 4, str(bad[row, column]), "on-heat", "middle"))
     names = [group.name for group in groups]
@@ -79,3 +78,11 @@ def leaf_map(
         words=(*names_around(names, names, cell), *counts),
         legend=scale.legend,
     )
+
+
+def _least_and_median(values: FloatArray, rows: Sequence[int], columns: Sequence[int]) -> tuple[float, float]:
+    """Figures of the links between two groups that share no node or are the same; NumPy's median takes longer."""
+    block = values[np.ix_(rows, columns)]
+    ordered = np.sort(block[~np.eye(len(rows), dtype=np.bool_)] if rows == columns else block, axis=None)
+    half = len(ordered) // 2
+    return float(ordered[0]), float(ordered[half - 1 + len(ordered) % 2] + ordered[half]) / 2
