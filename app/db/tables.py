@@ -203,7 +203,7 @@ class PlanRow(Owned, Base):
     rescues: Mapped[int] = mapped_column(default=0)
     """How often the solve was taken over from a worker that vanished."""
     turn: Mapped[int] = mapped_column(default=0, server_default="0")
-    """Of plans that wait the one with the smallest turn is next (``app.services.planning.turns``)."""
+    """Turn of a plan that waits; the smallest is next (``app.services.planning.turns``)."""
 
 
 class IdempotencyKeyRow(Owned, Base):

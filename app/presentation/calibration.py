@@ -65,7 +65,7 @@ def parameter_lines(document: CalibrationDocument) -> tuple[ParameterLine, ...]:
 
 
 def outcome_lines(document: CalibrationDocument) -> tuple[str, ...]:
-    """What the runs changed, with the errors of runs that the fit did not see; nothing without runs."""
+    """Changes by the runs, with the errors of runs that the fit did not see; nothing without runs."""
     fit = document.fit
     if fit is None:
         return ()
