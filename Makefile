@@ -132,5 +132,5 @@ audit: $(INSTALLED_DEV) ## ask for known vulnerabilities of what is installed at
 	$(BIN)/pip-audit --requirement requirements.lock --require-hashes --disable-pip --strict --progress-spinner off
 
 clean: ## remove what was built, downloaded and cached, the virtual environment included
-	rm -rf $(VENV) .venv-lock .tools sbom.json app/web/manual_pages build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
+	rm -rf $(VENV) .venv-lock .tools sbom.json app/web/manual_pages build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .schemathesis .import_linter_cache .grimp_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
