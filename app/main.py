@@ -20,7 +20,7 @@ from app import problems
 from app.access import description, provider
 from app.access.admission import check_right
 from app.access.control import AccessControl
-from app.api import health
+from app.api import health, webhook_messages
 from app.api.v1 import (
     access,
     aliases,
@@ -154,6 +154,7 @@ def create_app(settings: Settings, *, tenant: str = DEFAULT_TENANT) -> FastAPI:
         app.include_router(
             module.router, prefix=PREFIX, dependencies=[Depends(check_right), Depends(refuse_unknown_query)]
         )
+    webhook_messages.describe(app.webhooks)
     manual.install(app)
     for router in (calibrations.script_router, health.router, pages):
         app.include_router(router, dependencies=[Depends(check_right)])

@@ -6,11 +6,13 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
+from pydantic import TypeAdapter
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from app.api.webhook_messages import Message
 from app.db.running_tables import OccupiedGpuRow
 from app.documents.cluster import ClusterDocument
 from app.events.reading import ToldEvent
@@ -178,3 +180,8 @@ def swapped_job(session: Session) -> tuple[str, JobRecord, JobRecord]:
     replan_id, a, b = failed_job(session)
     solved(session, replan_id, decided({a: (RecoveryAction.SWAP, plan_on("n7", "n1"))}, untouched=[b]))
     return replan_id, a, b
+
+
+def as_described(body: Any) -> None:
+    """Raise ``ValidationError`` where the message to a webhook is not as the API's description says."""
+    TypeAdapter(Message).validate_python(body)

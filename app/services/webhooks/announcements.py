@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from app.db.replan_tables import ReplanRow
 from app.db.tables import ClusterRow
+from app.documents.remarks import RemarkDocument
 from app.presentation.decision_reasons import reason_words
 from app.serialization import load
 from app.services.health.health_events import EventRecord
@@ -68,21 +69,12 @@ def _replan_data(row: ReplanRow, cluster: str) -> dict[str, Any]:
 
 
 def _job_data(job: dict[str, Any]) -> dict[str, Any]:
-    kept = (
-        "job_id",
-        "job",
-        "action",
-        "degrees",
-        "moved_ranks",
-        "downtime_low_s",
-        "downtime_high_s",
-        "tokens_per_s_before",
-        "tokens_per_s_after",
-        "lost_gpu_hours_low",
-        "lost_gpu_hours_high",
-    )
     causes, reasons = (load(tuple[Remark, ...], job[name]) for name in ("causes", "reasons"))
-    return {name: job[name] for name in kept} | {"reason": reason_words(causes, reasons)}
+    told = {
+        name: [RemarkDocument.from_value(remark).model_dump(mode="json") for remark in remarks]
+        for name, remarks in (("causes", causes), ("reasons", reasons))
+    }
+    return job | told | {"reason": reason_words(causes, reasons)}
 
 
 def _serving_data(job: dict[str, Any]) -> dict[str, Any]:

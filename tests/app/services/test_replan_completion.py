@@ -24,6 +24,7 @@ from tests.app.running_rows import (
     START,
     add_cluster,
     add_job,
+    as_described,
     decided,
     nodes_held,
     occupied,
@@ -195,6 +196,8 @@ def test_every_change_is_announced_with_who_made_it(sessions: SessionFactory) ->
         assert [body["type"] for body in sent] == [
             f"replan.{step}" for step in ("proposed", "approved", "started", "job_completed", "superseded")
         ]
+        for body in sent:
+            as_described(body)
         by_type = {body["type"].partition(".")[2]: body["data"] for body in sent}
         assert (by_type["approved"]["actor"], by_type["approved"]["status"]) == ("j.doe", "approved")
         assert by_type["job_completed"]["job"] == "a"

@@ -40,6 +40,7 @@ from tests.app.running_rows import (
     CLUSTER,
     START,
     add_job,
+    as_described,
     decided,
     failed_job,
     nodes_held,
@@ -302,6 +303,8 @@ def test_everybody_who_wants_to_is_told(sessions: SessionFactory) -> None:
         assert sorted(kind for kind, _ in sent) == ["event.unknown_name", *(f"replan.{each}" for each in steps)]
         by_kind = dict(sent)
         assert all(body["type"] == kind for kind, body in sent)
+        for _, body in sent:
+            as_described(body)
         assert by_kind["event.unknown_name"]["data"]["names"][0]["name"] == "what-is-this"
         assert by_kind["replan.proposed"]["data"]["jobs"][0]["action"] == "swap"
         assert by_kind["replan.proposed"]["data"]["address"] == f"/api/v1/replans/{replan_id}"
