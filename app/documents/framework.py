@@ -32,12 +32,11 @@ from app.documents.reading import (
     WholeNumber,
     close_name,
 )
-from cluster_models.training.framework_facts import Fact
+from cluster_models.training.framework_facts import Fact, choices_of
 from cluster_models.training.frameworks import (
     ABOUT,
     DEFAULT_FRAMEWORK,
     Framework,
-    choices_of,
     facts,
     frameworks,
 )

@@ -1,9 +1,11 @@
-"""What stands beside a fact of a framework: its meaning, and how users write it."""
+"""Facts of frameworks: their meaning, how users write them, and how a data file's values become theirs."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, get_args, get_origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +22,16 @@ class Fact:
     precision: str = ""
     setting: bool = False
     least: int = 1
+
+
+def choices_of(kind: Any) -> type[StrEnum] | None:
+    """The enumeration that a fact, or each item of one that is a list, comes from; ``None`` for others."""
+    each = get_args(kind)[0] if get_origin(kind) is tuple else kind
+    return each if issubclass(each, StrEnum) else None
+
+
+def read_fact(kind: Any, value: Any) -> Any:
+    """A value of the data file as ``Framework`` holds it."""
+    if (choice := choices_of(kind)) is None:
+        return value
+    return tuple(map(choice, value)) if isinstance(value, list) else choice(value)

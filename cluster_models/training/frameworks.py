@@ -8,7 +8,6 @@ what is fitted on measured steps stands in ``solver/costs/data``.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cache
 from types import MappingProxyType
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
@@ -26,7 +25,7 @@ from cluster_models.training.framework_choices import (
     Overlap,
     SelectiveRecompute,
 )
-from cluster_models.training.framework_facts import Fact
+from cluster_models.training.framework_facts import Fact, read_fact
 from cluster_models.training.interleaving import Interleaving
 from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.mixed_lengths import Packing
@@ -383,24 +382,11 @@ def framework(name: str) -> Framework:
     return found
 
 
-def choices_of(kind: Any) -> type[StrEnum] | None:
-    """The enumeration that a fact, or each item of one that is a list, comes from; ``None`` for others."""
-    each = get_args(kind)[0] if get_origin(kind) is tuple else kind
-    return each if issubclass(each, StrEnum) else None
-
-
 def _framework(name: str, entry: dict[str, Any]) -> Framework:
     values = entry | {"name": name}
     return Framework(
-        **{column: _read(kind, values[column]) for column, (kind, _) in facts().items() if column in values}
+        **{column: read_fact(kind, values[column]) for column, (kind, _) in facts().items() if column in values}
     )
-
-
-def _read(kind: Any, value: Any) -> Any:
-    """A value of the data file as ``Framework`` holds it."""
-    if (choice := choices_of(kind)) is None:
-        return value
-    return tuple(map(choice, value)) if isinstance(value, list) else choice(value)
 
 
 DEFAULT_FRAMEWORK: Final = framework("megatron-core-0.12")
