@@ -105,7 +105,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
     """Search the best plan for a model and a workload, of training or of serving, on a measured cluster."""
     from app.cli.planning import planning  # noqa: PLC0415 - see above
     from app.cli.planning.routed import Routed  # noqa: PLC0415 - see above
-    from app.cli.planning.serving_predicting import is_serving  # noqa: PLC0415 - see above
+    from app.cli.planning.serving_predicting import is_serving, refuse_training_options  # noqa: PLC0415 - see above
 
     options = planning.options_of(time_limit=time_limit, effort=effort, seed=seed, gap=gap, backend=backend)
     serving = ServingOptions(objective, max_gpus, tuple(pin or ()), tuple(also or ()), exports, calibration)
@@ -120,7 +120,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
             "--tokens": tokens,
             "--gpu-price": gpu_price,
         }
-        serving_planning.refuse_training_options(training)
+        refuse_training_options(training)
         serving_planning.run_serving_plan(
             cluster,
             model,

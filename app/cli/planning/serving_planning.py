@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import typer
@@ -39,13 +38,6 @@ from solver.check.serving import check_serving_plan
 from solver.problem import SearchOptions
 from solver.serving.plan import plan_serving
 from solver.serving.problem import ServingProblem
-
-
-def refuse_training_options(training: Mapping[str, object]) -> None:
-    """Raise ``InvalidInput`` for an option given that only plans of training have."""
-    for name, value in training.items():
-        if value:
-            raise InvalidInput(name, value, "belongs to training, the workload is of serving", "leave it out")
 
 
 def run_serving_plan(

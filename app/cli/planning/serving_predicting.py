@@ -39,6 +39,13 @@ def is_serving(workload: str) -> bool:
     return isinstance(data, Mapping) and data.get("kind") == "serving"
 
 
+def refuse_training_options(training: Mapping[str, object]) -> None:
+    """Raise ``InvalidInput`` for an option given that only training has."""
+    for name, value in training.items():
+        if value:
+            raise InvalidInput(name, value, "belongs to training, the workload is of serving", "leave it out")
+
+
 def predicted_as_serving(
     cluster: str,
     model: str,
@@ -57,9 +64,7 @@ def predicted_as_serving(
     """
     if not is_serving(workload):
         return False
-    for name, value in training.items():
-        if value:
-            raise InvalidInput(name, value, "belongs to training, the workload is of serving", "leave it out")
+    refuse_training_options(training)
     check_writable(output)
     if chosen_server().address is None:
         snapshot, architecture = read_snapshot(cluster), read_architecture(model)

@@ -116,9 +116,9 @@ def test_what_does_not_fit_is_code_three(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_options_of_training_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A calibration of training steps says nothing of serving."""
-    assert main([*_predict(tmp_path), "--calibration", "own.json"]) == 2
-    assert "--calibration: belongs to training" in capsys.readouterr().err
+    """A description of a framework says nothing of serving."""
+    assert main([*_predict(tmp_path), "--framework-file", "own.yaml"]) == 2
+    assert "--framework-file: belongs to training" in capsys.readouterr().err
 
 
 def test_a_configuration_has_one_shape() -> None:
