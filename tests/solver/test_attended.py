@@ -12,7 +12,8 @@ from cluster_models.model.architecture import Architecture
 from cluster_models.training.frameworks import framework
 from cluster_models.training.mixed_lengths import Balance, MixedLengths, Packing
 from cluster_models.training.packing import packed_sequences
-from cluster_models.training.workload import TrainingWorkload
+from cluster_models.training.workload import Sharding, TrainingWorkload
+from solver.candidates import SHARDING_CODES
 from solver.costs.attended import attended
 from tests.solver.cost_cases import LLAMA_70B, MIXTRAL, candidates, costs, memory
 from tests.solver.naive_schedule import event_ends
@@ -87,7 +88,7 @@ def test_the_pace_is_that_of_a_simulation(
 
 def test_nothing_beats_ranks_that_are_all_alike() -> None:
     """Dealing by pairs lies between the mean and chance; ranks in step wait longer."""
-    row = candidates({"data": 16}, {"data": 16, "sharding": 2})
+    row = candidates({"data": 16}, {"data": 16, "sharding": SHARDING_CODES.index(Sharding.PARAMETERS)})
     even, dealt, chance = (
         attended(row, with_lengths(Packing.WHOLE, each)).pairs()
         for each in (Balance.EVEN, Balance.PAIRS, Balance.DRAWN)

@@ -11,6 +11,8 @@ import pytest
 from cluster_models.cluster.measurements import Direction
 from cluster_models.training.frameworks import framework
 from cluster_models.training.plan import Degrees, RankOrder
+from cluster_models.training.workload import Sharding
+from solver.candidates import SHARDING_CODES
 from solver.compiled import step_seconds
 from solver.ilp import IlpStatus, solve_integer, solve_relaxation
 from solver.placement.bounds import least_inputs, placement_bound_s
@@ -33,7 +35,7 @@ SHAPES = {
     "pipeline inside nodes": (4, 2, {"pipeline": 4, "data": 2, "rank_order": 1}),
     "straddling stages": (3, 4, {"pipeline": 4, "data": 3}),
     "context over nodes": (4, 1, {"context": 2, "data": 2}),
-    "parameters sharded": (4, 1, {"data": 4, "sharding": 2}),
+    "parameters sharded": (4, 1, {"data": 4, "sharding": SHARDING_CODES.index(Sharding.PARAMETERS)}),
     "experts over nodes": (4, 1, {"data": 4, "expert": 4}),
     "experts and pipeline": (5, 1, {"pipeline": 2, "data": 2, "expert": 2}),
 }

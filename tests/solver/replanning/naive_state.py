@@ -105,7 +105,7 @@ def _cells(place: RankPlace, plan: Plan, recovery: RecoveryPolicy, grid: int) ->
         if not homes[unit, place.pipeline]:
             continue
         for kind in ("weights", "optimizer"):
-            is_shared = sharding is Sharding.PARAMETERS or (kind == "optimizer" and sharding is Sharding.OPTIMIZER)
+            is_shared = sharding is Sharding.PARAMETERS or (kind == "optimizer" and sharding is not Sharding.NONE)
             ranks = degrees.context * degrees.data
             shards = ranks // _instances(recovery, ranks) if is_shared else 1
             piece = Fraction(data % shards, shards), Fraction(data % shards + 1, shards)
