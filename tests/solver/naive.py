@@ -128,6 +128,7 @@ class NaiveStep:
             sizes,
             cache(lambda kind, stage: self._duration(d, kind, column[stage], assignment)),
             cache(lambda way, p: self._delay(d, "FB"[way], p, assignment)),
+            group=self.group,
         ).run()
         return [max(end for (_, stage, _), end in ends.items() if homes[stage] == p) for p in range(self.pipeline)]
 

@@ -40,10 +40,13 @@ def stages_of(sizes: Sizes, rank: int) -> list[int]:
     return [rank + turn * pipeline for turn in range(virtual)]
 
 
-def actions(sizes: Sizes, rank: int) -> Iterator[list[Task]]:
-    """What a rank runs, in order; the results of an action leave together at its end."""
+def actions(sizes: Sizes, rank: int, group: int | None = None) -> Iterator[list[Task]]:
+    """What a rank runs, in order; the results of an action leave together at its end.
+
+    ``group``: micro-batches that pass a virtual stage together, as many as ranks unless said otherwise.
+    """
     schedule, pipeline, virtual, micro_batches = sizes
-    rows = rank_orders(schedule, pipeline, virtual, micro_batches, group=pipeline)[rank].tolist()
+    rows = rank_orders(schedule, pipeline, virtual, micro_batches, group=group or pipeline)[rank].tolist()
     kinds = {FORWARD: "F", BACKWARD: "I", WEIGHT: "W"}
     action: list[Task] = []
     for stage, micro_batch, kind, held in rows:
@@ -67,11 +70,16 @@ class Clocks:
     """Ends of tasks under ``seconds(kind, stage)`` and ``delay(way, rank)``: on to the next rank, or back."""
 
     def __init__(
-        self, sizes: Sizes, seconds: Callable[[str, int], float], delay: Callable[[int, int], float]
+        self,
+        sizes: Sizes,
+        seconds: Callable[[str, int], float],
+        delay: Callable[[int, int], float],
+        *,
+        group: int | None = None,
     ) -> None:
         self.sizes, self.seconds, self.delay = sizes, seconds, delay
         self.home = {stage: rank for rank in range(sizes[1]) for stage in stages_of(sizes, rank)}
-        self.queues = [list(actions(sizes, rank)) for rank in range(sizes[1])]
+        self.queues = [list(actions(sizes, rank, group)) for rank in range(sizes[1])]
         self.now = [0.0] * sizes[1]
         self.ends: dict[Task, float] = {}
         self.left: dict[Task, float] = {}
