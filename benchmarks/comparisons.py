@@ -63,6 +63,7 @@ COMPARISONS: Final = (
     Comparison("decisions of a service", "benchmarks.replanning_service", ("--leaf-only",)),
     Comparison("spot trace", "benchmarks.spot_replay"),
     Comparison("service load", "benchmarks.service_load"),
+    Comparison("pages", "benchmarks.page_speed"),
     Comparison("service scale", "benchmarks.service_scale", ("start", "reads", "ingest", "workers")),
     Comparison("service memory", "benchmarks.service_scale", ("mixed",)),
     Comparison("service kills", "benchmarks.service_kills"),
