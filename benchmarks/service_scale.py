@@ -1,4 +1,4 @@
-"""What a service of several processes on PostgreSQL carries: reads beside solves, uploads, plans on more workers.
+"""Load that several processes on PostgreSQL carry: reads beside solves, uploads, plans on more workers.
 
 python -m benchmarks.service_scale start                    seconds until a web process answers
 python -m benchmarks.service_scale reads [--seconds 20]     reads a second and their times while two workers solve
@@ -250,7 +250,7 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 def metrics(here: Site) -> str:
-    """What the web process shows of itself and of the database."""
+    """Metrics of the web process and the database, as text."""
     return httpx2.get(f"{here.url}/metrics", timeout=60.0).text
 
 

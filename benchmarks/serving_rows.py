@@ -28,7 +28,7 @@ from cluster_models.serving.workload import (
     Speculation,
     WeightFormat,
 )
-from solver.serving.cases import ServingCase
+from solver.serving.cases import CROSS_LATENCY_S, ServingCase
 from solver.serving.loads import WorkerLinks
 
 MEAN_OF_RANDOM_LENGTHS: Final = 0.9
@@ -38,7 +38,6 @@ DRAFTS: Final = Speculation(draft_tokens=2, accepted_tokens=1.2)
 NETWORK_BYTES_PER_S: Final = 50e9
 """One NIC of 400 Gb/s a GPU, the usual node of these kinds."""
 CROSS_SHARE: Final = 0.7
-CROSS_LATENCY_S: Final = 15e-6
 MEASURED_MEMORY_FRACTION: Final = 0.95
 """Benchmarks give engines as much memory as they can."""
 _GPUS: Final = (

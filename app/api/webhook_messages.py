@@ -26,14 +26,12 @@ ReplanEvent = Literal[
 Cluster = Annotated[str, Field(description="Name of the cluster.", examples=["demo"])]
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    timestamp: Moment
-
-
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+
+class _Message(_Part):
+    timestamp: Moment
 
 
 class ReplanNews(_Part):

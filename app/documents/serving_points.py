@@ -9,12 +9,11 @@ import numpy as np
 
 from app.documents.reading import InvalidDocument, problems_of
 from app.documents.table_cells import Line, problems_of_lines, read_lines
-from cluster_models.cluster.catalogue import gpu_kind
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.errors import InvalidInput
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.catalogue import catalogue_model
-from cluster_models.serving.engines import ServingEngine, serving_engine
+from cluster_models.serving.engines import serving_engine
 from cluster_models.serving.hardware import check_gpu
 from cluster_models.serving.workload import (
     MOST_DEGREE,
@@ -31,13 +30,11 @@ from cluster_models.serving.workload import (
     check_serving,
 )
 from cluster_models.units import GBIT, MILLISECOND
-from solver.serving.cases import ServingCase
+from solver.serving.cases import CROSS_LATENCY_S, ServingCase
 from solver.serving.loads import FloatArray, WorkerLinks
 
 MOST_POINTS: Final = 1000
 MOST_TOKENS: Final = 10**8
-CROSS_LATENCY_S: Final = 15e-6
-"""Latency between nodes, as the shipped rates were fitted with (``benchmarks.serving_rows``)."""
 REQUIRED: Final = ("engine", "gpu", "model", "input_tokens", "output_tokens", "concurrency")
 DEGREES: Final = ("tp", "pp", "attention_dp", "ep", "replicas")
 FIGURES: Final = ("tpot_ms", "ttft_ms", "output_tok_s")
@@ -97,7 +94,11 @@ def read_serving_points(text: str, *, what: str = "serving") -> ServingPoints:
 
 def _point(line: Line) -> tuple[ServingCase, tuple[float, ...]] | None:
     """The case of a line and its figures, or ``None`` with the problems noted."""
-    engine, gpu, architecture = _engine(line), _gpu(line), _model(line)
+    engine = line.named("engine", serving_engine, required="name an engine generation, like vllm-0.16")
+    gpu = line.gpu()
+    architecture = line.named(
+        "model", catalogue_model, required="name a model of the catalogue, like llama-3.1-70b"
+    )
     tokens = [
         line.whole(name, required="mean tokens", most=MOST_TOKENS) for name in ("input_tokens", "output_tokens")
     ]
@@ -171,30 +172,3 @@ def _degree(line: Line, column: str) -> int:
 def _pool(degrees: list[int]) -> Pool:
     *worker, replicas = degrees
     return Pool(Worker(*worker), replicas)
-
-
-def _engine(line: Line) -> ServingEngine | None:
-    name = line.text("engine", required="name an engine generation, like vllm-0.16")
-    try:
-        return serving_engine(name) if name else None
-    except InvalidInput as error:
-        line.problem("engine", error.problem, error.remedy)
-        return None
-
-
-def _gpu(line: Line) -> GpuKind | None:
-    name = line.text("gpu", required="name a GPU kind of the catalogue, like H100-SXM5-80GB")
-    try:
-        return gpu_kind(name) if name else None
-    except InvalidInput as error:
-        line.problem("gpu", error.problem, error.remedy)
-        return None
-
-
-def _model(line: Line) -> Architecture | None:
-    name = line.text("model", required="name a model of the catalogue, like llama-3.1-70b")
-    try:
-        return catalogue_model(name) if name else None
-    except InvalidInput as error:
-        line.problem("model", error.problem, error.remedy)
-        return None

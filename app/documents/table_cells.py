@@ -6,13 +6,15 @@ import csv
 import io
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from app.documents.reading import FieldProblem, InvalidDocument, close_name
 from app.documents.text import MAX_TEXT_BYTES
 from app.presentation.figures import spans
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.gpus import GpuKind
 from cluster_models.errors import InvalidInput
 
 T = TypeVar("T")
@@ -86,6 +88,19 @@ class Line:
             self.problem(column, f"must be one of {', '.join(name for name in choices if name)}")
             return None
         return choices[cell]
+
+    def named(self, column: str, find: Callable[[str], T], *, required: str = "") -> T | None:
+        """The thing that ``find`` knows by the name in the cell; notes what it says of an unknown name."""
+        name = self.text(column, required=required)
+        try:
+            return find(name) if name else None
+        except InvalidInput as error:
+            self.problem(column, error.problem, error.remedy)
+            return None
+
+    def gpu(self) -> GpuKind | None:
+        """The GPU kind of column ``gpu``."""
+        return self.named("gpu", gpu_kind, required="name a GPU kind of the catalogue, like H100-SXM5-80GB")
 
 
 def problems_of_lines(lines: Iterable[Line]) -> list[FieldProblem]:

@@ -11,8 +11,7 @@ from app.documents.framework import SETTINGS, FrameworkSettings, WireFact, to_fr
 from app.documents.reading import InvalidDocument, problems_of
 from app.documents.table_cells import Line, problems_of_lines, read_lines
 from cluster_models.calibration.training_run import MemoryCounter, TrainingRun
-from cluster_models.cluster.catalogue import gpu_kind
-from cluster_models.cluster.gpus import GpuKind, Precision
+from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidInput, MeshwrightError
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.catalogue import catalogue_model
@@ -128,7 +127,7 @@ def read_training_runs(
 
 def _run(line: Line, described: Mapping[str, Framework]) -> TrainingRun | None:
     """The run of a line, or ``None`` with the problems noted."""
-    gpu, framework, architecture = _gpu(line), _framework(line, described), _architecture(line)
+    gpu, framework, architecture = line.gpu(), _framework(line, described), _architecture(line)
     workload = _workload(line)
     per_node = line.whole("gpus_per_node", most=_MOST) or 8
     degrees = _degrees(line)
@@ -236,23 +235,13 @@ def _check_rate(line: Line, run: TrainingRun) -> None:
         line.problem("iter_time_s", what, "give the seconds of a whole step; check global_batch and precision")
 
 
-def _gpu(line: Line) -> GpuKind | None:
-    name = line.text("gpu", required="name a GPU kind of the catalogue, like H100-SXM5-80GB")
-    try:
-        return gpu_kind(name) if name else None
-    except InvalidInput as error:
-        line.problem("gpu", error.problem, error.remedy)
-        return None
-
-
 def _framework(line: Line, described: Mapping[str, Framework]) -> Framework | None:
-    name = line.text("framework", required="name a framework generation, like megatron-core-0.12")
     stated = {each.name: _setting(line, each) for each in SETTINGS}
-    try:
-        return to_framework(name, FrameworkSettings.model_validate(stated), described) if name else None
-    except InvalidInput as error:
-        line.problem("framework", error.problem, error.remedy)
-        return None
+    return line.named(
+        "framework",
+        lambda name: to_framework(name, FrameworkSettings.model_validate(stated), described),
+        required="name a framework generation, like megatron-core-0.12",
+    )
 
 
 def _setting(line: Line, fact: WireFact) -> object:
@@ -314,11 +303,7 @@ def _architecture(line: Line) -> Architecture | None:
             line.problem(
                 given[0], "is given beside a model of the catalogue", "empty model, or leave the sizes out"
             )
-        try:
-            return catalogue_model(name)
-        except InvalidInput as error:
-            line.problem("model", error.problem, error.remedy)
-            return None
+        return line.named("model", catalogue_model)
     remedy = f"name a model of the catalogue, or give {', '.join(_SIZES)}"
     if not any(line.text(each) for each in _SIZES):
         line.problem("model", "is missing", remedy)

@@ -18,6 +18,8 @@ from solver.serving.memory import WorkerMemory, worker_memory
 from solver.serving.rates import Properties, Rates
 from solver.serving.steady_state import Steady, Traffic, steady_state
 
+CROSS_LATENCY_S: Final = 15e-6
+"""Latency between nodes where nobody measured it; the shipped rates were fitted with it."""
 MANY_REQUESTS: Final = 1e9
 """Requests in flight of an offline run: as many as the engine takes at once."""
 

@@ -174,7 +174,7 @@ def _is_better(trial: Trial[Shift], before: Trial[Shift], column: IntArray) -> b
 
 
 def _factors(taken: Trial[Shift], points: int) -> dict[str, FittedValue]:
-    """What the quantities are multiplied by (shares: their odds), with 90 % intervals."""
+    """Factors of the quantities (of shares: of their odds), with 90 % intervals."""
     posterior = taken.posterior
     return {
         shift.quantity: FittedValue(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from app.documents.cluster import ClusterDocument
@@ -52,6 +53,15 @@ def running(
     begin_at_newest(settings)
     with TestClient(create_app(settings), base_url="http://localhost", raise_server_exceptions=False) as client:
         yield client
+
+
+def every_route(routes: Iterable[Any]) -> Iterator[APIRoute]:
+    """Those of ``routes``, and those of the routers among them."""
+    for route in routes:
+        if isinstance(route, APIRoute):
+            yield route
+        elif hasattr(route, "original_router"):
+            yield from every_route(route.original_router.routes)
 
 
 def cluster_body(**changes: Any) -> dict[str, Any]:

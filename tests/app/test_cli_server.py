@@ -79,7 +79,7 @@ def test_what_the_service_refuses_is_one_line_here(files: list[str], capsys: pyt
 def test_a_plan_in_the_background_is_asked_for_as_such(
     files: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of a service alone: here nobody else waits."""
+    """Only a service is asked so: without one nobody else waits."""
     asked, create_plan = [], Client.create_plan
 
     def noted(client: Client, body: dict[str, object]) -> object:

@@ -42,7 +42,7 @@ def test_no_page_is_forgotten_or_out_of_reach(whole: tuple[str, dict[str, list[s
 
 
 def _problems(axe: Any, page: Page, address: str) -> list[str]:
-    """What is wrong with the page that is shown."""
+    """Faults of the page that is shown."""
     found = []
     page.set_viewport_size({"width": WIDTHS[0], "height": 800})
     every = axe.run(page).response["violations"]

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
-from typing import Any, Final
+from typing import Final
 
 import uvicorn
-from fastapi.routing import APIRoute
 
 from app.db.engine import transaction
 from app.db.status import PlanStatus
@@ -26,7 +25,7 @@ from app.services.webhooks import webhooks
 from app.web.routes import router
 from cluster_models.calibration.run_report import RunReport
 from cluster_models.fleet.plan import NoFleetPlan, NoFleetReason
-from tests.app.api_client import cluster_body
+from tests.app.api_client import cluster_body, every_route
 from tests.app.calibration_bodies import calibration_document
 from tests.app.failed_site import Failed, failed_site
 from tests.app.running_rows import CLUSTER
@@ -52,16 +51,8 @@ OURS: Final = "two-and-a-spare"
 
 def page_paths() -> set[str]:
     """The paths of all routes that show a page."""
-    found = {route.path for route in _routes(router.routes) if "GET" in (route.methods or ())}
+    found = {route.path for route in every_route(router.routes) if "GET" in (route.methods or ())}
     return found - NO_PAGES - PARTS
-
-
-def _routes(routes: Any) -> Iterator[APIRoute]:
-    for route in routes:
-        if isinstance(route, APIRoute):
-            yield route
-        elif hasattr(route, "original_router"):
-            yield from _routes(route.original_router.routes)
 
 
 @contextmanager

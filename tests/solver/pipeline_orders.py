@@ -41,7 +41,7 @@ def stages_of(sizes: Sizes, rank: int) -> list[int]:
 
 
 def actions(sizes: Sizes, rank: int, group: int | None = None) -> Iterator[list[Task]]:
-    """What a rank runs, in order; the results of an action leave together at its end.
+    """Actions of a rank, in order; the results of an action leave together at its end.
 
     ``group``: micro-batches that pass a virtual stage together, as many as ranks unless said otherwise.
     """

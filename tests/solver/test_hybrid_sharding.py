@@ -52,7 +52,7 @@ def test_groups_of_all_ranks_are_no_groups() -> None:
 
 
 def test_the_search_tries_all_ranks_and_those_of_a_node() -> None:
-    """Of 32 data ranks on nodes of 8 with 2 tensor ranks: all, or 4; where a node holds all, no groups."""
+    """All 32 data ranks, or the 4 on a node of 8 GPUs with 2 tensor ranks; where a node holds all, no groups."""
     asked = replace(WORKLOAD, pinned={"tensor": 2, "micro_batch": 1, "context": 1}, sharding=(Sharding.PARAMETERS,))
 
     def tried(workload: TrainingWorkload, world: int) -> set[tuple[int, int]]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from sqlalchemy import text
 
@@ -19,7 +18,7 @@ from app.db.tables import Base
 from app.db.tenancy import Owned
 from tests.app.access.callers import OURS, THEIRS, guarded, key_of, service_of, with_key
 from tests.app.api.test_idempotency import MODEL
-from tests.app.api_client import API, plan_body
+from tests.app.api_client import API, every_route, plan_body
 from tests.app.failure_bodies import SITE, store_site
 from tests.app.one_of_each import BODIES, one_of_each, operations
 
@@ -116,18 +115,10 @@ def test_every_operation_refuses_without_its_scope(service: TestClient) -> None:
         assert only[right.scope].request(method, address, **body).status_code not in (401, 403), path
 
 
-def _routes(routes: Any) -> Iterator[APIRoute]:
-    for route in routes:
-        if isinstance(route, APIRoute):
-            yield route
-        elif hasattr(route, "original_router"):
-            yield from _routes(route.original_router.routes)
-
-
 def test_every_route_declares_its_right(service: TestClient) -> None:
     """A route that is forgotten in the table fails here, and asks for an administrator until then."""
     app: Any = service.app
-    routes = list(_routes(app.routes))
+    routes = list(every_route(app.routes))
     assert {name_of(route.endpoint) for route in routes} == set(RIGHTS)
     assert set(RIGHTS) >= QUEUES_PLANS | STORES_SAMPLES, "a quota is checked on a route that is not there"
     assert len(routes) > 150
@@ -137,7 +128,7 @@ def test_every_route_declares_its_right(service: TestClient) -> None:
 def test_pages_ask_who_one_is(service: TestClient) -> None:
     """Whoever is not signed in is sent to do so, and no form does anything."""
     app: Any = service.app
-    pages = [route for route in _routes(app.routes) if ".web." in route.endpoint.__module__]
+    pages = [route for route in every_route(app.routes) if ".web." in route.endpoint.__module__]
     assert len(pages) > 40
     for route in pages:
         if right_of(route.endpoint) is OPEN:

@@ -36,7 +36,7 @@ def test_limits_that_are_missed_together_are_raised_together() -> None:
 
 
 def test_gpus_that_the_engine_does_not_serve_on_stay_idle() -> None:
-    """Of a mixed cluster only those with tensor cores of the format are used, and refused where there are none."""
+    """Only GPUs of a mixed cluster with tensor cores of the format are used, and refused where there are none."""
     fp4 = served("llama-3.1-70b", weights=WeightFormat.NVFP4, engine=serving_engine("trtllm-1.2"))
     mixed = [host("h", gpu="H100-SXM5-80GB"), host("b", gpu="B200-SXM-180GB")]
     plan = sound_plan(problem(mixed, fp4))
