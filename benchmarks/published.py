@@ -31,6 +31,7 @@ from benchmarks.rows import Assumed, Row, Skipped, number, text, whole
 from cluster_models.calibration.training_run import TrainingRun
 from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidInput
+from cluster_models.training.adapters import Adapters
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.plan import Configuration, Degrees, RankOrder
 from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
@@ -81,6 +82,7 @@ FILLED_PIPELINE: Final = 5
 """Micro-batches for each pipeline stage that configurations of one framework leave at least (arXiv 2104.04473,
 Table 1 keeps 6 to 9 of them)."""
 LEAST_GPUS: Final = 64
+ADAPTERS: Final = re.compile(r"LoRA rank (\d+) beside all linear layers")
 MICRO_BATCHES: Final = re.compile(r"(?:micro_num|grad(?:ient)? accum(?:ulation)?) (\d+)|(\d+) micro-?batches")
 
 
@@ -123,6 +125,7 @@ def _run(row: Row, assumed: Assumed) -> TrainingRun:
             framework=framework,
             optimizer_states=read_states(row, framework, sharding, precision),
             memory_headroom=0.0,
+            adapters=_adapters(row),
         ),
         configuration=Configuration(
             degrees=degrees,
@@ -280,6 +283,11 @@ def _sharding(row: Row, framework: Framework, assumed: Assumed) -> Sharding:
     if framework.name.startswith(DISTRIBUTED_OPTIMIZERS):
         return assumed.take("sharding", Sharding.OPTIMIZER, "the framework's default")
     return assumed.take("sharding", Sharding.NONE, "the framework's default")
+
+
+def _adapters(row: Row) -> Adapters | None:
+    stated = ADAPTERS.search(text(row, "notes"))
+    return None if stated is None else Adapters(int(stated[1]))
 
 
 def _step_s(row: Row, sequence: int, degrees: Degrees) -> float | None:
