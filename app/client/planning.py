@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         ProblemRequest,
         ServingPlanRequest,
         ServingPredictionRequest,
+        ServingProblemRequest,
     )
 
 
@@ -225,8 +226,8 @@ class PlanningOperations(Connection):
         told: list[GpuKindDocument] = self._ask("GET", "/api/v1/gpu-kinds", "list[GpuKindDocument]")
         return told
 
-    def create_outlook(self, body: ProblemRequest | Mapping[str, Any]) -> OutlookAnswer:
-        """Say in seconds how many configurations fit, on how few GPUs, and about how fast; nothing is stored."""
+    def create_outlook(self, body: ProblemRequest | ServingProblemRequest | Mapping[str, Any]) -> OutlookAnswer:
+        """Say in seconds what fits, on how few GPUs, and about how fast; nothing is stored."""
         told: OutlookAnswer = self._ask("POST", "/api/v1/outlooks", "OutlookAnswer", body=body)
         return told
 

@@ -8,8 +8,12 @@ from app.presentation.configuration import settings_line
 from app.presentation.figures import count, plural, seconds
 from app.presentation.refusal import reason_of
 from app.presentation.sentences.rendering import sentences
+from app.presentation.serving_refusal import nothing_serves
+from app.presentation.serving_words import configuration_words
+from cluster_models.serving.refusal import NoServingPlan
 from cluster_models.training.plan import NoPlan
 from solver.outlook import Outlook
+from solver.serving.outlook import ModelOutlook, ServingOutlook
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +45,36 @@ def outlook_words(found: Outlook | NoPlan) -> OutlookWords:
         f"{plural(degrees.gpus, 'GPU')}, before any search (estimated)."
     )
     return OutlookWords(True, sentence, tuple(figures))
+
+
+def serving_outlook_words(found: ServingOutlook | NoServingPlan) -> OutlookWords:
+    """The words of an outlook of serving."""
+    if isinstance(found, NoServingPlan):
+        nothing = nothing_serves(found)
+        shown = (nothing.reason, nothing.nearest) if nothing.nearest else (nothing.reason,)
+        return OutlookWords(fits=False, sentence=f"No plan: {'; '.join(shown)}.", remedies=nothing.remedies)
+    figures = [figure for model in found.models for figure in _model_figures(model)]
+    if not found.is_complete:
+        figures.append(("not looked at yet", "further models"))
+    needed = sum(model.needed_gpus for model in found.models)
+    if not needed:
+        rate = found.models[0].output_tokens_per_s / found.models[0].group_gpus
+        sentence = f"It fits: about {count(rate)} output tokens/s on a GPU"
+    elif needed <= found.gpus:
+        sentence = f"It fits: the load takes at least about {count(needed)} of {plural(found.gpus, 'GPU')}"
+    else:
+        sentence = f"It may not fit: the load takes at least about {count(needed)} GPUs of {count(found.gpus)}"
+    return OutlookWords(needed <= found.gpus, f"{sentence}, before any search (estimated).", tuple(figures))
+
+
+def _model_figures(model: ModelOutlook) -> tuple[tuple[str, str], ...]:
+    group = (
+        f"{configuration_words(model.configuration)} on {model.gpu_kind}: up to "
+        f"{count(model.output_tokens_per_s)} output tokens/s, {seconds(model.first_token_s)} to the first token, "
+        f"{seconds(model.token_s)} for each further"
+    )
+    return (
+        (f"{model.name} fits on", f"{plural(model.least_gpus, 'GPU')} and more"),
+        ("too large for memory", f"{count(model.too_large)} of {plural(model.shapes, 'worker')}"),
+        ("such as", group),
+    )

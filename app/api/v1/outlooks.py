@@ -4,20 +4,37 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from app.answers.outlook import OutlookAnswer
+from app.answers.outlook import OutlookAnswer, ServingOutlookAnswer
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import ServiceDep
 from app.documents.plan import NoPlanDocument
+from app.documents.serving_plan import NoServingPlanDocument
 from app.services.planning.planning_problems import unstored_problem
-from app.services.planning.requests import ProblemRequest
+from app.services.planning.requests import AnyProblemRequest, ServingProblemRequest
+from app.services.planning.serving_plans import unstored_serving_problem
+from cluster_models.serving.refusal import NoServingPlan
 from cluster_models.training.plan import NoPlan
 from solver.outlook import outlook
+from solver.serving.outlook import serving_outlook
 
 router = APIRouter(tags=["plans"], route_class=BodyRoute)
 
 
 @router.post("/outlooks")
-def create_outlook(document: ProblemRequest, service: ServiceDep) -> OutlookAnswer | NoPlanDocument:
-    """Say in seconds how many configurations fit, on how few GPUs, and about how fast; nothing is stored."""
+def create_outlook(
+    document: AnyProblemRequest, service: ServiceDep
+) -> OutlookAnswer | NoPlanDocument | ServingOutlookAnswer | NoServingPlanDocument:
+    """Say in seconds what fits, on how few GPUs, and about how fast; nothing is stored.
+
+    For training the number of configurations that fit and a first plan; for serving (a workload that says kind:
+    serving) the smallest replica of each model, and about how many GPUs the load takes within its limits.
+    """
+    if isinstance(document, ServingProblemRequest):
+        seen = serving_outlook(unstored_serving_problem(service.sessions, request=document))
+        return (
+            NoServingPlanDocument.from_no_plan(seen)
+            if isinstance(seen, NoServingPlan)
+            else ServingOutlookAnswer.from_value(seen)
+        )
     found = outlook(unstored_problem(service.sessions, request=document))
     return NoPlanDocument.from_value(found) if isinstance(found, NoPlan) else OutlookAnswer.from_value(found)

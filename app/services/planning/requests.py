@@ -172,8 +172,8 @@ class ServedModelRequest(Document):
     workload: ServingWorkloadDocument = Field(description="Requests to it; the goal is that of the first model.")
 
 
-class ServingPlanRequest(ClusterRequest, SearchRequest):
-    """A plan of serving that is wanted."""
+class ServingProblemRequest(ClusterRequest):
+    """Models to serve on a cluster."""
 
     model: ModelReference
     workload: ServingWorkloadDocument = Field(description="Requests, the engine that answers them, and the goal.")
@@ -185,6 +185,10 @@ class ServingPlanRequest(ClusterRequest, SearchRequest):
     others: Annotated[list[ServedModelRequest], Field(max_length=MOST_SERVED)] = Field(
         default_factory=list, description="More models to serve on the same cluster.", examples=[[]]
     )
+
+
+class ServingPlanRequest(ServingProblemRequest, SearchRequest):
+    """A plan of serving that is wanted."""
 
 
 class FleetJobRequest(FleetLimits):
@@ -238,6 +242,11 @@ AnyPlanRequest = Annotated[
     Discriminator(_kind),
 ]
 """A request for a plan of training, of serving where its workload says ``kind: serving``, or of a ``fleet``."""
+AnyProblemRequest = Annotated[
+    Annotated[ProblemRequest, Tag(f"{CHOICE}training")] | Annotated[ServingProblemRequest, Tag(f"{CHOICE}serving")],
+    Discriminator(_kind),
+]
+"""A problem of training, or of serving where its workload says ``kind: serving``."""
 
 
 class ServingPredictionRequest(ClusterRequest):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
+from app.db.engine import SessionFactory
 from app.db.status import PlanKind, PlanStatus
 from app.serialization import jsonable, load
 from app.services.clusters import snapshots
 from app.services.field_paths import errors_under
 from app.services.planning import models, plans
 from app.services.planning.planning_problems import fitted_of, requested_snapshot, search_options
-from app.services.planning.requests import ServingPlanRequest
+from app.services.planning.requests import ServingPlanRequest, ServingProblemRequest
 from app.services.planning.serving_problems import Wanted, serving_problem
 from cluster_models.serving.goal import ServedModel, ServingGoal
 from cluster_models.serving.plan import ServingPlan
@@ -38,7 +39,7 @@ def submit_serving_plan(
     return plans.submit_once(session, request, idempotency_key, make)
 
 
-def requested_problem(session: Session, *, request: ServingPlanRequest) -> ServingProblem:
+def requested_problem(session: Session, *, request: ServingProblemRequest) -> ServingProblem:
     """The problem that a request describes, its snapshot stored; raises ``InvalidInput``."""
     with errors_under("model"):
         first = models.resolve_model(session, model=request.model)
@@ -49,6 +50,12 @@ def requested_problem(session: Session, *, request: ServingPlanRequest) -> Servi
     fitted = fitted_of(session, request.calibration)
     snapshot = requested_snapshot(session, request)
     return serving_problem(snapshot, (first, request.workload), others, fitted=fitted)
+
+
+def unstored_serving_problem(sessions: SessionFactory, *, request: ServingProblemRequest) -> ServingProblem:
+    """The problem that a request describes, nothing of it kept; raises ``InvalidInput``."""
+    with sessions() as session:
+        return requested_problem(session, request=request)
 
 
 def create_serving_plan(session: Session, *, problem: ServingProblem, options: SearchOptions) -> str:

@@ -105,9 +105,9 @@ def look_ahead(request: Request, data: Annotated[FormData, Depends(sent_form)]) 
     values, found = typed(data, empty)
     seen: FormOutlook | None = None
     if not found:
-        base = str(request.base_url).rstrip("/")
+        form = request.url_for("new_plan")
         try:
-            seen = form_outlook(service.sessions, plan_request(values), values, empty=empty, base=base)
+            seen = form_outlook(service.sessions, plan_request(values), values, empty=empty, form=form)
         except (InvalidInput, NotFound) as error:
             found = _at_fields(error, values)
     with service.read_sessions() as session:
@@ -180,8 +180,6 @@ def _form(
         ),
         shipped=shipped_frameworks(),
         examples=plan_examples(serving=False),
-        cluster_open=not values["cluster"],
-        model_open=not values["model"],
         more_open=more_in_use(values, found) or description_in_use(values, found),
         degrees_open=degrees_in_use(values, found),
         placement_open=placement_in_use(values, found),

@@ -11,13 +11,16 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 import yaml
+from starlette.datastructures import URL
 
 from app.db.engine import SessionFactory
-from app.presentation.outlook import OutlookWords, outlook_words
+from app.presentation.outlook import OutlookWords, outlook_words, serving_outlook_words
 from app.services.planning.planning_problems import unstored_problem
-from app.services.planning.requests import PlanRequest
+from app.services.planning.requests import PlanRequest, ServingPlanRequest
+from app.services.planning.serving_plans import unstored_serving_problem
 from app.web.planning.form import UPLOADS, Typed
 from solver.outlook import outlook
+from solver.serving.outlook import serving_outlook
 
 LONGEST_LINK: Final = 6_000
 """Characters of an address that every browser and proxy takes."""
@@ -45,11 +48,16 @@ class FormOutlook:
 
 
 def form_outlook(
-    sessions: SessionFactory, asked: PlanRequest, values: Typed, *, empty: Typed, base: str
+    sessions: SessionFactory, asked: PlanRequest | ServingPlanRequest, values: Typed, *, empty: Typed, form: URL
 ) -> FormOutlook:
-    """The outlook of a request that the form spells; raises ``InvalidInput``, and ``NotFound``."""
-    found = outlook(unstored_problem(sessions, request=asked))
-    return FormOutlook(outlook_words(found), _link(values, empty), _requests(asked, base))
+    """The outlook of a request that the form at ``form`` spells; raises ``InvalidInput``, and ``NotFound``."""
+    words = (
+        serving_outlook_words(serving_outlook(unstored_serving_problem(sessions, request=asked)))
+        if isinstance(asked, ServingPlanRequest)
+        else outlook_words(outlook(unstored_problem(sessions, request=asked)))
+    )
+    base = str(form.replace(path="", query="", fragment=""))
+    return FormOutlook(words, _link(form.path, values, empty), _requests(asked, base))
 
 
 def prefilled(values: Typed, query: Mapping[str, list[str]]) -> Typed:
@@ -61,13 +69,13 @@ def prefilled(values: Typed, query: Mapping[str, list[str]]) -> Typed:
     }
 
 
-def _link(values: Typed, empty: Typed) -> str:
+def _link(path: str, values: Typed, empty: Typed) -> str:
     changed = {name: value for name, value in values.items() if value != empty[name] and name not in UPLOADS}
-    link = f"/plans/new?{urlencode(changed, doseq=True)}"
+    link = f"{path}?{urlencode(changed, doseq=True)}"
     return link if len(link) <= LONGEST_LINK else ""
 
 
-def _requests(asked: PlanRequest, base: str) -> tuple[RequestText, ...]:
+def _requests(asked: PlanRequest | ServingPlanRequest, base: str) -> tuple[RequestText, ...]:
     body = asked.model_dump(mode="json", exclude_defaults=True)
     made = [RequestText("curl", _curl(body, base)), RequestText("Python", _python(body, base))]
     if body.keys() <= {*_FILES, "options"}:

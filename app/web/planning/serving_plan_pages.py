@@ -32,6 +32,7 @@ from app.web.origin import sent_form
 from app.web.planning.choices import pasted_or
 from app.web.planning.exports import given_options, option_label
 from app.web.planning.form import FormProblem, Typed, typed
+from app.web.planning.outlook import FormOutlook, form_outlook, prefilled
 from app.web.planning.progress import progress_now
 from app.web.planning.serving_form import (
     CHOICES,
@@ -61,6 +62,7 @@ def new_serving_plan(request: Request, example: str = "", cluster: str = "", aga
         if again:
             values = _asked_before(session, values, again)
         values = with_example(values, example, filled_serving, serving=True)
+        values = prefilled(values, {name: request.query_params.getlist(name) for name in request.query_params})
         return _form(request, session, values, ())
 
 
@@ -72,15 +74,30 @@ def ask_for_serving_plan(request: Request, data: Annotated[FormData, Depends(sen
     if not found:
         try:
             plan_id = _create(service, values)
-        except InvalidInput as error:
-            found = at_serving_fields(problems_of(error), values)
-        except NotFound as error:
-            found = (FormProblem("cluster", LABELS["cluster"], str(error)),)
+        except (InvalidInput, NotFound) as error:
+            found = _at_fields(error, values)
         else:
             service.queue_plan(plan_id)
             return RedirectResponse(f"/plans/{plan_id}", 303)
     with service.read_sessions() as session:
         return _form(request, session, values, found)
+
+
+@router.post("/plans/new/serving/outlook")
+def look_ahead_at_serving(request: Request, data: Annotated[FormData, Depends(sent_form)]) -> Response:
+    """The form as it was sent, with what can be said before a search; nothing is stored."""
+    service = service_of(request)
+    empty = blank_serving(time_limit_s=service.settings.default_time_limit_s)
+    values, found = typed(data, empty)
+    seen: FormOutlook | None = None
+    if not found:
+        form = request.url_for("new_serving_plan")
+        try:
+            seen = form_outlook(service.sessions, serving_request(values), values, empty=empty, form=form)
+        except (InvalidInput, NotFound) as error:
+            found = _at_fields(error, values)
+    with service.read_sessions() as session:
+        return _form(request, session, values, found, seen)
 
 
 def serving_plan_page(request: Request, session: Session, record: PlanRecord) -> Response:
@@ -127,7 +144,19 @@ def _create(service: Service, values: Typed) -> str:
         )
 
 
-def _form(request: Request, session: Session, values: Typed, found: tuple[FormProblem, ...]) -> Response:
+def _at_fields(error: InvalidInput | NotFound, values: Typed) -> tuple[FormProblem, ...]:
+    if isinstance(error, NotFound):
+        return (FormProblem("cluster", LABELS["cluster"], str(error)),)
+    return at_serving_fields(problems_of(error), values)
+
+
+def _form(
+    request: Request,
+    session: Session,
+    values: Typed,
+    found: tuple[FormProblem, ...],
+    seen: FormOutlook | None = None,
+) -> Response:
     stored = clusters.list_clusters(session, limit=MAX_LIMIT)
     own = models.list_models(session, limit=MAX_LIMIT)
     return page(
@@ -136,11 +165,12 @@ def _form(request: Request, session: Session, values: Typed, found: tuple[FormPr
         status=422 if found else 200,
         values=values,
         found=found,
+        seen=seen,
         labels=LABELS,
         choices={
             **CHOICES,
-            "cluster": pasted_or(record.name for record in stored.items),
-            "model": pasted_or([*(record.name for record in own.items), *catalogue_models()]),
+            "clusters": pasted_or(record.name for record in stored.items),
+            "models": pasted_or([*(record.name for record in own.items), *catalogue_models()]),
         },
         examples=plan_examples(serving=True),
     )

@@ -40,16 +40,22 @@ def without_gpus(problem: ServingProblem, provenance: Provenance) -> NoServingPl
 
 def refusal_of(problem: ServingProblem, site: Site, found: Found, provenance: Provenance) -> NoServingPlan:
     """Obstacle to a plan: no group meets the limits, or those that do cannot carry the load."""
-    for model, (_served, prices) in enumerate(zip(problem.models, found.prices, strict=True)):
-        if not prices.groups:
-            reason, nearest, remedies = NoServingReason.MEMORY, None, _for_memory(problem, site, model)
-        elif not (prices.top >= 0).any():
-            reason, nearest = _tightest(prices), _nearest(prices, found.zones)
-            remedies = (*_raised_limits(prices), *_other_means(problem, model))
-        else:
-            continue
-        return NoServingPlan(problem.goal, problem.models, model, reason, nearest, remedies, provenance)
+    for model, prices in enumerate(found.prices):
+        if (against := obstacle(prices, found.zones)) is not None:
+            remedies = (
+                (*raised_limits(prices), *_other_means(problem, model))
+                if prices.groups
+                else _for_memory(problem, site, model)
+            )
+            return NoServingPlan(problem.goal, problem.models, model, *against, remedies, provenance)
     return _for_load(problem, site, found, provenance)
+
+
+def obstacle(prices: Priced, zones: Sequence[Zone]) -> tuple[NoServingReason, NearestServing | None] | None:
+    """Reason why no group of a model serves a request within the limits, and the nearest; ``None``: one does."""
+    if not prices.groups:
+        return NoServingReason.MEMORY, None
+    return None if (prices.top >= 0).any() else (_tightest(prices), _nearest(prices, zones))
 
 
 def _for_load(problem: ServingProblem, site: Site, found: Found, provenance: Provenance) -> NoServingPlan:
@@ -118,7 +124,7 @@ def _nearest(prices: Priced, zones: Sequence[Zone]) -> NearestServing:
     )
 
 
-def _raised_limits(prices: Priced) -> Iterator[Remedy]:
+def raised_limits(prices: Priced) -> Iterator[Remedy]:
     """The lowest value of each limit that can be met beside the others as they stand; else all as the nearest."""
     limits, values = prices.served.workload.limits_s, prices.points.limited_s
     misses = prices.points.excess(limits) > 1

@@ -17,6 +17,7 @@ from tests.serving_bad_input import SOUND as WORKLOAD
 from tests.serving_plans import two_replicas
 
 PLANS = f"{API}/plans"
+OUTLOOKS = f"{API}/outlooks"
 
 
 def serving_body(**changes: Any) -> dict[str, Any]:
@@ -60,6 +61,19 @@ def test_a_serving_plan_goes_from_request_to_export(client: TestClient) -> None:
     assert "vllm serve /weights/mine" in script.text
     assert client.get(f"{address}/exports/megatron").status_code == 404
     assert client.get(f"{address}/exports/none").status_code == 404
+
+
+def test_an_outlook_of_serving_needs_no_search(slow: TestClient) -> None:
+    """Smallest replicas and needed GPUs; or why nothing serves; and nothing is stored."""
+    body = {name: value for name, value in serving_body().items() if name != "options"}
+    seen = slow.post(OUTLOOKS, json=body).json()
+    assert seen["result"] == "serving_outlook"
+    assert seen["models"][0]["needed_gpus"] >= seen["models"][0]["least_gpus"] >= 1
+    none = slow.post(OUTLOOKS, json=body | {"workload": WORKLOAD | {"time_to_first_token_ms": 0.01}}).json()
+    assert none["result"] == "no_serving_plan"
+    assert none["nearest"]
+    assert slow.post(OUTLOOKS, json=body | {"model": "no-such"}).status_code == 422
+    assert slow.get(PLANS).json()["items"] == []
 
 
 def test_both_kinds_are_listed_together(client: TestClient) -> None:

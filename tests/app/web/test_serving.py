@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +111,21 @@ def test_the_same_questions_come_back(client: TestClient) -> None:
         assert f'value="{value}"' in shown, value
     assert '<option value="cost" selected>' in shown
     assert '<option value="llama-3.1-8b" selected>' in shown
+
+
+def test_the_form_says_what_fits_before_it_is_sent(client: TestClient) -> None:
+    """The answer, an address that fills the form again and the request for programs; nothing is stored."""
+    answer = client.post("/plans/new/serving/outlook", data=_form()).text
+    for words in ("It fits: ", "before any search", "curl --fail-with-body", "meshwright --server"):
+        assert words in answer
+    (link,) = re.findall(r'href="(/plans/new/serving\?cluster_text[^"]*)"', answer)
+    assert f'value="{TYPED["input_tokens"]}"' in client.get(unescape(link)).text
+    limited = _form() | {"time_to_first_token_ms": "0.01"}
+    none = client.post("/plans/new/serving/outlook", data=limited).text
+    assert "nothing meets the limit" in none
+    wrong = client.post("/plans/new/serving/outlook", data=_form(input_tokens="many"))
+    assert wrong.status_code == 422
+    assert client.get("/api/v1/plans").json()["items"] == []
 
 
 def test_nothing_serves_names_what_would(tmp_path: Path) -> None:
