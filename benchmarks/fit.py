@@ -6,7 +6,8 @@ Prints every value with its 90 % interval (``--untold``: also what no row tells)
 the fit, after it, and held out: of each group of rows as predicted from all other groups.  Without ``--dry-run`` it
 writes fitted.toml beside the estimates, and where no row was left out, the spread of the held-out errors by family
 to confidence.toml and how often intervals hold to ``benchmarks/data/coverage.csv``; rows of ``--unfitted`` tables
-count there without being fitted.  With ``--framework`` alone only parameters of frameworks are fitted, with
+count there without being fitted.  ``--confidence`` renews these two files alone, for the parameters as shipped, and
+takes a tenth of the time.  With ``--framework`` alone only parameters of frameworks are fitted, with
 ``--kind`` alone only those of GPU kinds, from the rows that they select.
 """
 
@@ -22,16 +23,15 @@ from typing import Final
 import numpy as np
 
 from benchmarks.accuracy import OWN_TABLE
-from benchmarks.confidence import Held, write_confidence
+from benchmarks.confidence import Held, held_as_shipped, omissions, write_confidence
 from benchmarks.coverage import FOUND, coverage_text, write_coverage
 from benchmarks.fitted_files import fitted_text
 from benchmarks.measured import Measured, measured_runs
-from benchmarks.scores import source_of
 from solver.costs.calibration import PARAMETERS, Owner, kind_family, shipped_parameters
+from solver.costs.confidence import Novelty
 from solver.fitting.fit import fit
 from solver.fitting.report import FitOptions, FitReport, estimated_prior
 from solver.fitting.unknowns import COMMON_FACTOR
-from solver.fitting.unseen import omissions_of
 
 DATA: Final = Path(__file__).parents[1] / "solver" / "costs" / "data"
 
@@ -93,6 +93,22 @@ def _print(report: FitReport, measured: Sequence[Measured], *, everything: bool)
     print("\n".join(report.warnings))
 
 
+def _fitted(measured: Sequence[Measured], options: argparse.Namespace) -> FitReport:
+    filtered = options.framework or options.kind or options.parameters
+    return fit(
+        [each.run for each in measured],
+        chosen_parameters(options.parameters, options.framework, options.kind),
+        groups=[each.group for each in measured],
+        without=[*omissions(measured).values()],
+        options=FitOptions(
+            prior_of=estimated_prior,
+            start=shipped_parameters() if filtered else None,
+            kind_name=kind_family,
+            source=f"published training steps, {len(measured)} rows at the last fit",
+        ),
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fit", description="fits the cost model")
@@ -108,36 +124,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--unfitted", type=Path, action="append", help="rows that only test: they widen intervals; repeatable"
     )
+    parser.add_argument(
+        "--confidence", action="store_true", help="keep the parameters, renew intervals and their coverage alone"
+    )
     parser.add_argument("--untold", action="store_true", help="list also what the data do not tell")
     parser.add_argument("--dry-run", action="store_true", help="write nothing")
     options = parser.parse_args(arguments)
     measured = select(options.table or [OWN_TABLE], options.framework, options.kind)
-    shipped = shipped_parameters()
-    filtered = options.framework or options.kind or options.parameters
-    omissions = omissions_of(
-        [each.run for each in measured],
-        ([each.group for each in measured], [source_of(each.row) for each in measured]),
-    )
-    report = fit(
-        [each.run for each in measured],
-        chosen_parameters(options.parameters, options.framework, options.kind),
-        groups=[each.group for each in measured],
-        without=[*omissions.values()],
-        options=FitOptions(
-            prior_of=estimated_prior,
-            start=shipped if filtered else None,
-            kind_name=kind_family,
-            source=f"published training steps, {len(measured)} rows at the last fit",
-        ),
-    )
-    _print(report, measured, everything=options.untold)
-    if options.table and not options.dry_run:
-        (DATA / "fitted.toml").write_text(fitted_text(report.parameters), encoding="utf-8")
-        if not options.framework and not options.kind:
-            held = Held(measured, report, tuple(omissions))
-            found = write_confidence(held, select(options.unfitted or [], None, None), DATA / "confidence.toml")
-            write_coverage(found, FOUND)
-            print(coverage_text(found))
+    writes = options.table and not options.dry_run
+    if options.confidence:
+        held = held_as_shipped(measured)
+    else:
+        report = _fitted(measured, options)
+        without = dict(zip(Novelty, report.errors_without, strict=True))
+        held = Held(measured, report.parameters, report.errors_held_out, without)
+        _print(report, measured, everything=options.untold)
+        if writes:
+            (DATA / "fitted.toml").write_text(fitted_text(report.parameters), encoding="utf-8")
+    if writes and not options.framework and not options.kind:
+        found = write_confidence(held, select(options.unfitted or [], None, None), DATA / "confidence.toml")
+        write_coverage(found, FOUND)
+        print(coverage_text(found))
     return 0
 
 

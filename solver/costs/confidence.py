@@ -119,8 +119,8 @@ def family_names(subject: Subject, novelty: Novelty = Novelty.MODEL) -> tuple[st
         return f"{novelty}, {models}", str(novelty)
     kind, framework = kind_family(subject.gpu), subject.workload.framework
     measured = framework.calibrated_as
-    product = re.sub(r"-[\d.]+$", "", measured)
-    own = () if framework.like else (f"{measured} on {kind}, {models}", f"every {product} on {kind}, {models}")
+    every = f"every {product_of(measured)} on {kind}, {models}"
+    own = () if framework.like else (f"{measured} on {kind}, {models}", every)
     return (
         *own,
         f"every framework on {kind}, {models}",
@@ -128,6 +128,11 @@ def family_names(subject: Subject, novelty: Novelty = Novelty.MODEL) -> tuple[st
         f"every framework on every GPU, {models}",
         EVERY_RUN,
     )
+
+
+def product_of(framework: str) -> str:
+    """The framework without its generation: ``nemo`` of ``nemo-25.04``."""
+    return re.sub(r"-[\d.]+$", "", framework)
 
 
 def novelty_of(subject: Subject, own: FittedParameters | None = None) -> Novelty:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cluster_models.calibration.training_run import TrainingRun
 from cluster_models.model.architecture import Architecture
 from solver.costs.calibration import Owner, kind_family
-from solver.costs.confidence import Novelty
+from solver.costs.confidence import Novelty, product_of
 from solver.fitting.left_out import Omission, Rows
 
 Labels = NDArray[Any]
@@ -33,8 +33,8 @@ class HeldOut:
     error: float
 
 
-def units_of(runs: Sequence[TrainingRun]) -> Mapping[Novelty, Labels]:
-    """For each novelty, whom each run errs with: its model, framework, GPU kind, or framework and kind together."""
+def subjects_of(runs: Sequence[TrainingRun]) -> Mapping[Novelty, Labels]:
+    """For each novelty, what is new about each run: model, framework, GPU kind, or framework and kind together."""
     kinds = [kind_family(run.gpu) for run in runs]
     frameworks = [run.workload.framework.name for run in runs]
     pairs = [f"{framework} on {kind}" for framework, kind in zip(frameworks, kinds, strict=True)]
@@ -46,6 +46,17 @@ def units_of(runs: Sequence[TrainingRun]) -> Mapping[Novelty, Labels]:
         Novelty.BOTH: pairs,
     }
     return {novelty: np.array(labels) for novelty, labels in columns.items()}
+
+
+def unit_of(run: TrainingRun, novelty: Novelty) -> str:
+    """Whom a run errs with: those of its model, its GPU kind, or its framework, all generations together.
+
+    Its generations are one program, months apart.
+    """
+    kind, product = kind_family(run.gpu), product_of(run.workload.framework.name)
+    if novelty is Novelty.MODEL:
+        return model_of(run.architecture)
+    return {Novelty.KIND: kind, Novelty.FRAMEWORK: product}.get(novelty, f"{product} on {kind}")
 
 
 def model_of(architecture: Architecture) -> str:
@@ -62,23 +73,23 @@ def omissions_of(
     A run is predicted without its model, sweep and source where others know its framework and GPU kind; what is
     known by none other is no test of that novelty.
     """
-    units = units_of(runs)
-    kinds, frameworks, models = (units[each] for each in (Novelty.KIND, Novelty.FRAMEWORK, Novelty.MODEL))
+    new = subjects_of(runs)
+    kinds, frameworks, models = (new[each] for each in (Novelty.KIND, Novelty.FRAMEWORK, Novelty.MODEL))
     labels = [np.array(each) for each in alike]
     found: dict[Novelty, list[Omission]] = {novelty: [] for novelty in Novelty}
     for rows in _together(models, *labels):
         first = rows[0]
         like = np.logical_or.reduce([column == column[first] for column in (models, *labels)])
         _add(found[Novelty.MODEL], rows, like, kinds, frameworks)
-    for rows in _together(units[Novelty.PAIR]):
+    for rows in _together(new[Novelty.PAIR]):
         kind, framework = kinds[rows[0]], frameworks[rows[0]]
         of_kind, of_framework = kinds == kind, frameworks == framework
         _add(found[Novelty.PAIR], rows, of_kind & of_framework, kinds, frameworks)
         unseen = frozenset({(Owner.GPU, str(kind)), (Owner.FRAMEWORK, str(framework))})
         found[Novelty.BOTH].append(Omission(rows, np.flatnonzero(of_kind | of_framework), unseen))
     for novelty, owner in ((Novelty.FRAMEWORK, Owner.FRAMEWORK), (Novelty.KIND, Owner.GPU)):
-        for rows in _together(units[novelty]):
-            unseen = frozenset({(owner, str(units[novelty][rows[0]]))})
+        for rows in _together(new[novelty]):
+            unseen = frozenset({(owner, str(new[novelty][rows[0]]))})
             found[novelty].append(Omission(rows, rows, unseen))
     return {novelty: tuple(each) for novelty, each in found.items()}
 
@@ -102,9 +113,8 @@ def held_out(
     runs: Sequence[TrainingRun], sources: Sequence[str], errors: Mapping[Novelty, Sequence[float]]
 ) -> list[HeldOut]:
     """Every run under every novelty that it tests: where ``errors``, log(predicted / measured), are known."""
-    units = units_of(runs)
     return [
-        HeldOut(run, novelty, str(units[novelty][row]), source, -errors[novelty][row])
+        HeldOut(run, novelty, unit_of(run, novelty), source, -errors[novelty][row])
         for novelty in Novelty
         for row, (run, source) in enumerate(zip(runs, sources, strict=True))
         if not np.isnan(errors[novelty][row])
@@ -115,9 +125,9 @@ def never_fitted(
     runs: Sequence[TrainingRun], sources: Sequence[str], errors: Sequence[float], fitted: Sequence[TrainingRun]
 ) -> list[HeldOut]:
     """``runs`` under what those ``fitted`` do not tell of them; ``errors`` are log(predicted / measured)."""
-    known, units = units_of(fitted), units_of(runs)
+    known, new = subjects_of(fitted), subjects_of(runs)
     kinds, frameworks, pairs = (
-        np.isin(units[each], known[each]).tolist() for each in (Novelty.KIND, Novelty.FRAMEWORK, Novelty.PAIR)
+        np.isin(new[each], known[each]).tolist() for each in (Novelty.KIND, Novelty.FRAMEWORK, Novelty.PAIR)
     )
     novelties = [
         Novelty.MODEL
@@ -132,6 +142,6 @@ def never_fitted(
         for kind, framework, pair in zip(kinds, frameworks, pairs, strict=True)
     ]
     return [
-        HeldOut(run, novelty, str(units[novelty][row]), source, -errors[row])
+        HeldOut(run, novelty, unit_of(run, novelty), source, -errors[row])
         for row, (run, novelty, source) in enumerate(zip(runs, novelties, sources, strict=True))
     ]

@@ -38,6 +38,17 @@ def test_only_a_named_table_without_dry_run_is_written(tmp_path: Path, monkeypat
     assert set(first) == {"fitted.toml", "confidence.toml", "coverage.csv"}
 
 
+def test_intervals_are_renewed_without_a_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters stay as shipped, and nothing is written in a dry run."""
+    monkeypatch.setattr(command, "DATA", tmp_path)
+    monkeypatch.setattr(command, "FOUND", tmp_path / "coverage.csv")
+    command.main(["--confidence", "--table", str(OWN_TABLE), "--dry-run"])
+    assert list(tmp_path.iterdir()) == []
+    command.main(["--confidence", "--table", str(OWN_TABLE)])
+    assert {path.name for path in tmp_path.iterdir()} == {"confidence.toml", "coverage.csv"}
+    assert '"megatron-lm-3" = 8' in (tmp_path / "confidence.toml").read_text("utf-8")
+
+
 def test_a_filter_chooses_the_parameters_of_what_it_names() -> None:
     """A framework's alone, a GPU kind's alone, or all."""
     frameworks = command.chosen_parameters(None, ["nemo-25.02"], None)
