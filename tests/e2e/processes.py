@@ -1,16 +1,20 @@
-"""Real service processes on loopback, and how to end them the hard way."""
+"""Real service processes on loopback, and how to end them the hard way.
+
+Each is forked from one that has loaded all modules, which takes most of the processor time of a start; that of
+the browser tests is started as an operator starts his.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
+import multiprocessing
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +22,14 @@ import httpx2
 
 from app.serialization import jsonable
 from tests.app import stand_in_solver
+from tests.e2e import loaded_service
 from tests.plans import small_plan
 
 REPOSITORY = Path(__file__).parents[2]
 _ONE_USE = httpx2.Limits(max_keepalive_connections=0)
 """The server ends what stays idle for seconds, as a busy machine may let a connection, when it is used again."""
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload([loaded_service.__name__])
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,7 @@ def deployment(folder: Path, database_url: str, **solver: Any) -> Deployment:
 
 
 @contextlib.contextmanager
-def service(shared: Deployment, **more: str) -> Iterator[tuple[subprocess.Popen[bytes], httpx2.Client]]:
+def service(shared: Deployment, **more: str) -> Iterator[tuple[BaseProcess, httpx2.Client]]:
     """A serving process that is ready, and a client of it; killed in the end if it still runs."""
     port = free_port()
     environment = {"MESHWRIGHT_PORT": str(port)} | more
@@ -74,13 +81,13 @@ def service(shared: Deployment, **more: str) -> Iterator[tuple[subprocess.Popen[
         _process(shared, environment) as process,
         httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=60.0, limits=_ONE_USE) as client,
     ):
-        wait_until(lambda: process.poll() is not None or _answers(client), shared)
-        assert process.poll() is None, shared.log.read_text()
+        wait_until(lambda: not process.is_alive() or _answers(client), shared)
+        assert process.is_alive(), shared.log.read_text()
         yield process, client
 
 
 @contextlib.contextmanager
-def worker(shared: Deployment) -> Iterator[subprocess.Popen[bytes]]:
+def worker(shared: Deployment) -> Iterator[BaseProcess]:
     """A process that only solves."""
     with _process(shared, {"MESHWRIGHT_ROLE": "worker"}) as process:
         yield process
@@ -111,19 +118,16 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def _process(shared: Deployment, environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    with shared.log.open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "app.main"],
-            env=os.environ | shared.environment | environment,
-            stdout=log,
-            stderr=log,
-        )
+def _process(shared: Deployment, environment: dict[str, str]) -> Iterator[BaseProcess]:
+    process = _FORKS.Process(
+        target=loaded_service.run, args=(shared.environment | environment, str(shared.log)), daemon=True
+    )
+    process.start()
     try:
         yield process
     finally:
         process.kill()
-        process.wait()
+        process.join()
 
 
 def _answers(client: httpx2.Client) -> bool:

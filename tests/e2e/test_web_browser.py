@@ -124,7 +124,7 @@ def chromium() -> Iterator[Browser]:
     if path is None:
         pytest.skip(f"no browser on PATH (looked for {', '.join(names)})")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
         yield browser
         browser.close()
 
