@@ -19,7 +19,7 @@ import numpy as np
 from cluster_models.calibration.fitted import FittedValue
 from cluster_models.serving.own_rates import FIGURES, FittedServing
 from solver.candidates import IntArray
-from solver.fitting.explanations import Trial, chosen, explain
+from solver.fitting.explanations import Trial, explain, is_better
 from solver.fitting.posterior import Rows
 from solver.fitting.report import QUANTILE_90, Explanation
 from solver.serving.cases import ServingCase, arrays_of
@@ -168,9 +168,7 @@ def _is_better(trial: Trial[Shift], before: Trial[Shift], column: IntArray) -> b
 
     figures = set(column.tolist())
     limits = {figure: WORSE * mean(before.held_out, figure) + TRIFLE for figure in figures}
-    return all(mean(trial.held_out, figure) <= limits[figure] for figure in figures) and (
-        chosen([before, trial]) is trial
-    )
+    return all(mean(trial.held_out, figure) <= limits[figure] for figure in figures) and is_better(trial, before)
 
 
 def _factors(taken: Trial[Shift], points: int) -> dict[str, FittedValue]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.accuracy import OWN_TABLE
-from benchmarks.learning import Learnt, read_results, summary
+from benchmarks.learning import Learnt, harm, read_results, summary
 from benchmarks.left_out_frameworks import Knowledge, as_unmeasured
 from benchmarks.measured import measured_runs
 from solver.costs.calibration import PARAMETERS, Owner, calibration_of, default_values, kind_family
@@ -52,6 +52,7 @@ def test_draws_are_averaged_and_the_worst_is_told() -> None:
     line, median, worst = summary(draws)
     assert line == ("ours", "20", "20 %", "16 %", "+2.0 points", "30 %", "25 %", "", "")
     assert median[1:] == worst[1:] == line[1:]
+    assert harm(draws) == "1 of 2 draws worse by more than a point, the worst by +2.0 points"
 
 
 def test_results_are_taken_up_again() -> None:

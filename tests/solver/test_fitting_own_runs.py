@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from cluster_models.training.frameworks import framework
 from solver.candidates import FloatArray
 from solver.costs.calibration import PARAMETERS, Owner, calibration_of, shipped_parameters
 from solver.fitting.beliefs import SITES, beliefs_of
-from solver.fitting.explanations import Trial, chosen
+from solver.fitting.explanations import Trial, chosen, is_better
 from solver.fitting.own_runs import fit_own_steps
 from solver.fitting.posterior import Posterior, Prior, Rows, most_probable
 from solver.fitting.report import Explanation, FitReport
@@ -179,16 +180,26 @@ def test_without_a_run_the_point_is_that_of_the_others() -> None:
     assert every.without(np.array([3]), prior) == pytest.approx(others.free, abs=1e-3)
 
 
+def trial(explanation: Explanation, errors: FloatArray) -> Trial[Any]:
+    """An explanation by the errors of runs that it did not see."""
+    fitted = Posterior(np.zeros(0), np.zeros(0), 0.15, errors, np.zeros((len(errors), 0)))
+    return Trial(explanation, (), fitted, errors)
+
+
 def test_a_framework_far_off_everywhere_is_brought_nearer() -> None:
     """Errors fall from 70 to 40 % and more, two of ten runs stall tenfold: it is taken all the same."""
-
-    def trial(explanation: Explanation, errors: FloatArray) -> Trial:
-        fitted = Posterior(np.zeros(0), np.zeros(0), 0.15, errors, np.zeros((10, 0)))
-        return Trial(explanation, (), fitted, errors)
-
     stalled = np.array([2.3, 2.4])
     off = np.append(np.log(1.0 - np.linspace(0.66, 0.74, 8)), -stalled)
     nearer = np.append(np.log(1.0 - np.linspace(0.44, 0.36, 8)), -1.05 * stalled)
     trials = [trial(Explanation.NOTHING, off), trial(Explanation.FACTOR, nearer)]
     assert chosen(trials).explanation is Explanation.FACTOR
     assert chosen(trials[::-1]).explanation is Explanation.FACTOR
+
+
+def test_a_few_runs_of_another_mechanism_explain_nothing() -> None:
+    """Four of ten runs are brought from 55 to 10 %, and the six that were met lose: nothing is taken."""
+    well = np.array([0.02, -0.01, 0.03, 0.05, -0.04, 0.01])
+    before = trial(Explanation.NOTHING, np.append(well, np.log([0.4, 0.45, 0.5, 0.55])))
+    after = trial(Explanation.PARAMETERS, np.append(well + np.sign(well) * 0.05, np.log([0.85, 0.9, 0.95, 1.05])))
+    assert is_better(after, before)
+    assert chosen([before, after]) is before
