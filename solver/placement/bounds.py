@@ -1,9 +1,10 @@
 """Step times that no assignment can beat, from the best link and node of each kind.
 
 The event graph's ends grow with every duration and delay, so the simulation itself, run with each of them at its
-least, is a bound.  It is sharpened in two ways.  When the slow nodes cannot all be left out, some cell is slow.
-And where the cluster falls into parts joined by slower links only, either some ring crosses between parts, or
-every ring stays in one and whole stages follow each other across (docs/placement.md).
+least, is a bound.  It is sharpened in two ways.  Where bad nodes cannot all be left out, some ranks compute, send
+and reduce no better than these can (``solver.placement.bad_nodes``).  And where the cluster falls into parts joined
+by slower links only, either some ring crosses between parts, or every ring stays in one and whole stages follow
+each other across (docs/placement.md).
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
 from solver.candidates import BoolArray, FloatArray, IntArray
-from solver.pipeline.simulation import simulate
+from solver.placement.bad_nodes import bad_nodes_bound_s
+from solver.placement.least_inputs import between_slots, distinct, last_ends, least_inputs
 from solver.placement.problem import PlacementProblem
 from solver.placement.unavoidable_links import across, merges, parts_below
 
@@ -33,50 +35,11 @@ def placement_bound_s(problem: PlacementProblem) -> float:
     reduce, gather = least_rings(problem)
     tail = float((arrays.optimizer_s + gather).max())
     duration_s, delay_s = least_inputs(problem)
-    ends = np.max([_ends(problem, duration_s[r], delay_s[r]) for r in _distinct(duration_s, delay_s)], axis=0)
+    ends = np.max([last_ends(problem, duration_s[r], delay_s[r]) for r in distinct(duration_s, delay_s)], axis=0)
     bound = float((ends + reduce).max())
-    slowest = float(np.sort(arrays.slowdown)[problem.slots - 1])
-    if slowest > 1.0 and len(np.unique(arrays.cell_slots[arrays.cell_slots >= 0])) == problem.slots:
-        bound = max(bound, _with_one_slow_rank(problem, duration_s, delay_s, slowest))
+    if problem.nodes > 1 and len(np.unique(arrays.cell_slots[arrays.cell_slots >= 0])) == problem.slots:
+        bound = max(bound, bad_nodes_bound_s(problem, duration_s, delay_s, reduce))
     return max(bound, _with_parts(problem, duration_s, delay_s, ends, reduce)) + tail
-
-
-def least_inputs(problem: PlacementProblem) -> tuple[FloatArray, FloatArray]:
-    """Durations (R, E, C) and delays (R, 2, P) with every link and node at its best."""
-    arrays = problem.arrays
-    hop = fastest_between(arrays.hop_s)
-    crossing = between_slots(arrays.hop_pairs)
-    inside = (arrays.hop_pairs[..., 0] >= 0) & ~crossing
-    delay = np.maximum(crossing.any(axis=-1) * hop, inside.any(axis=-1) * arrays.local_hop_s)
-    duration = np.repeat(arrays.duration_s[None], problem.replicas, axis=0) * arrays.slowdown.min()
-    stages = delay.shape[-1]
-    for x, pairs in enumerate(arrays.cross_pairs):
-        exposed = np.maximum(0.0, fastest_between(arrays.cross_s[x]) - arrays.cross_hidden_s[x])
-        used = np.tile(between_slots(pairs).any(axis=-1), (1, problem.schedule.virtual))
-        assert used.shape[1] == stages * problem.schedule.virtual
-        duration += used[:, None, :] * exposed[None, :, None] * arrays.cross_count[x][None]
-    return duration, delay
-
-
-def between_slots(pairs: IntArray) -> BoolArray:
-    """Mask of slot pairs (..., 2) that leave a node: one that joins a slot to itself takes no link."""
-    return np.asarray((pairs[..., 0] >= 0) & (pairs[..., 0] != pairs[..., 1]))
-
-
-def fastest_between(matrix: FloatArray) -> float:
-    """The least entry of (N, N) off the diagonal; 0 for a single node."""
-    off = ~np.eye(len(matrix), dtype=bool)
-    return float(matrix[off].min()) if len(matrix) > 1 else 0.0
-
-
-def _distinct(duration_s: FloatArray, delay_s: FloatArray) -> IntArray:
-    """Indices of replicas whose durations or delays differ."""
-    inputs = np.concatenate([each.reshape(len(each), -1) for each in (duration_s, delay_s)], axis=1)
-    return np.unique(inputs, axis=0, return_index=True)[1]
-
-
-def _ends(problem: PlacementProblem, duration_s: FloatArray, delay_s: FloatArray) -> FloatArray:
-    return simulate(problem.schedule, duration_s, delay_s)[problem.schedule.last]
 
 
 def least_rings(problem: PlacementProblem) -> tuple[FloatArray, FloatArray]:
@@ -116,24 +79,6 @@ def _crossed(problem: PlacementProblem, lengths: IntArray) -> dict[int, BoolArra
         return {}
     merged = merges(problem.arrays.hop_s)
     return {length: across(parts_below(merged, length)) for length in wanted}
-
-
-def _with_one_slow_rank(
-    problem: PlacementProblem, duration_s: FloatArray, delay_s: FloatArray, slowdown: float
-) -> float:
-    """Some pipeline rank of some replica runs on a node at least this slow: the cheapest choice of it.
-
-    Only compute slows down, not the traffic that ``duration_s`` also holds.
-    """
-    arrays, stages = problem.arrays, delay_s.shape[-1]
-    longer_s = arrays.duration_s * (slowdown - arrays.slowdown.min())
-    least = np.inf
-    for replica in _distinct(duration_s, delay_s):
-        for stage in range(stages):
-            slowed = duration_s[replica].copy()
-            slowed[:, stage::stages] += longer_s[:, stage::stages]
-            least = min(least, float(_ends(problem, slowed, delay_s[replica]).max()))
-    return float(least)
 
 
 def _with_parts(
@@ -248,7 +193,7 @@ def _with_stages_across(
     if comb(len(boundaries), crossed) > MOST_CHOICES:
         crossed = 1
     slow = float(hop_s[across(part)].min())
-    replica = int(_distinct(duration_s, delay_s)[0])
+    replica = int(distinct(duration_s, delay_s)[0])
     if not all(_linked(problem, replica, boundary) for boundary in boundaries):
         return 0.0
     least = np.inf
@@ -258,5 +203,5 @@ def _with_stages_across(
             after = (boundary + 1) % schedule.pipeline
             delays[0, boundary] = max(delays[0, boundary], slow)
             delays[1, after] = max(delays[1, after], slow)
-        least = min(least, float((_ends(problem, duration_s[replica], delays) + reduce).max()))
+        least = min(least, float((last_ends(problem, duration_s[replica], delays) + reduce).max()))
     return float(least)

@@ -1,7 +1,8 @@
 """The chains of slots that a placement problem is made of, and what each node costs on each position.
 
 A chain has one slot for each pipeline rank, between which the transfers of one replica go; cells of
-several slots give several chains.  Where slots are shared between cells there are no chains.
+several slots give several chains, replicas on the same slots throughout the same ones.  Where slots are shared
+otherwise there are no chains.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from solver.candidates import BoolArray, FloatArray, IntArray
-from solver.placement.bounds import between_slots, fastest_between
+from solver.placement.least_inputs import between_slots, fastest_between
 from solver.placement.problem import PlacementProblem
 from solver.placement.ring_floors import in_and_out
 
@@ -46,11 +47,12 @@ class Chains:
 def chains_of(problem: PlacementProblem) -> Chains | None:
     """The chains of ``problem``, or ``None`` where its slots are no disjoint chains."""
     arrays, stages = problem.arrays, problem.schedule.pipeline
-    slots = arrays.cell_slots
+    firsts = np.sort(np.unique(arrays.cell_slots, axis=0, return_index=True)[1])
+    slots = arrays.cell_slots[firsts]
     off = ~np.eye(problem.nodes, dtype=bool)
     if not np.isfinite(arrays.hop_s[off]).all():
         return None
-    if (slots < 0).any() or len(np.unique(slots)) < slots.size or not _chained(problem):
+    if (slots < 0).any() or len(np.unique(slots)) < slots.size or not _chained(problem, firsts):
         return None
     exposed = np.zeros_like(arrays.duration_s)
     for x, pairs in enumerate(arrays.cross_pairs):
@@ -67,10 +69,10 @@ def chains_of(problem: PlacementProblem) -> Chains | None:
     return Chains(slots.shape[0] * slots.shape[2], ring_s, link_s, exposed, least_hop_s)
 
 
-def _chained(problem: PlacementProblem) -> bool:
-    """Whether every slot of a cell sends to one slot of the next cell, and that one sends back to it."""
+def _chained(problem: PlacementProblem, replicas: IntArray) -> bool:
+    """Whether every slot of a cell of ``replicas`` sends to one slot of the next cell, which sends back to it."""
     arrays, stages = problem.arrays, problem.schedule.pipeline
-    for replica in range(problem.replicas):
+    for replica in replicas:
         for s in range(stages - 1):
             there, back = arrays.hop_pairs[replica, 0, s], arrays.hop_pairs[replica, 1, s + 1]
             pairs = {(int(a), int(b)) for a, b in there if a >= 0}
@@ -89,7 +91,7 @@ def _ring_floor(problem: PlacementProblem, stage: int, thresholds: Callable[[int
     """
     arrays = problem.arrays
     total = np.full(problem.nodes, -float(arrays.reduce_hidden_s[stage]))
-    slots = arrays.cell_slots[:, stage].ravel()
+    slots = np.unique(arrays.cell_slots[:, stage])
     for kind, pairs in enumerate(arrays.ring_pairs[:, stage]):
         length = _shortest_cycle(pairs[between_slots(pairs)], slots)
         crossing = thresholds(int(arrays.ring_times[kind, stage]), length)
@@ -100,7 +102,7 @@ def _ring_floor(problem: PlacementProblem, stage: int, thresholds: Callable[[int
 def _link_floor(problem: PlacementProblem, stage: int) -> FloatArray:
     """(N, N) least exposed reduction of a stage whose rings take a link, where one goes through all its slots."""
     arrays = problem.arrays
-    slots = arrays.cell_slots[:, stage].ravel()
+    slots = np.unique(arrays.cell_slots[:, stage])
     total = np.full((problem.nodes, problem.nodes), -float(arrays.reduce_hidden_s[stage]))
     orders = [pairs[between_slots(pairs)] for pairs in arrays.ring_pairs[:, stage]]
     whole = [_shortest_cycle(pairs, slots) == len(slots) for pairs in orders]

@@ -14,8 +14,8 @@ import numpy as np
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.compiled_labels import Resources, least_rest
 from solver.pipeline.simulation import critical_path, simulate
-from solver.placement.bounds import least_inputs
 from solver.placement.chains import TOLERANCE, Chains
+from solver.placement.least_inputs import least_inputs
 from solver.placement.problem import PlacementProblem
 
 MOST_PATHS: Final = 96

@@ -16,7 +16,7 @@ import numpy as np
 from solver.candidates import IntArray
 from solver.compiled import step_seconds, violations
 from solver.ilp import IlpOutcome, IlpStatus, LinearModel, solve_integer, solve_relaxation
-from solver.placement.bounds import between_slots, least_inputs
+from solver.placement.least_inputs import between_slots, least_inputs
 from solver.placement.model import PlacementModel, build_model
 from solver.placement.problem import PlacementProblem
 from solver.placement.solve import PlacementOutcome

@@ -13,7 +13,7 @@ from solver.compiled import step_seconds
 from solver.ilp import IlpStatus, solve_integer, solve_relaxation
 from solver.pipeline import period
 from solver.placement import model as model_module
-from solver.placement.bounds import least_inputs
+from solver.placement.least_inputs import least_inputs
 from solver.placement.model import PlacementModel, build_model
 from solver.placement.problem import PlacementProblem
 from solver.problem import Backend

@@ -15,8 +15,9 @@ from cluster_models.training.workload import Sharding
 from solver.candidates import SHARDING_CODES
 from solver.compiled import step_seconds
 from solver.ilp import IlpStatus, solve_integer, solve_relaxation
-from solver.placement.bounds import least_inputs, placement_bound_s
+from solver.placement.bounds import placement_bound_s
 from solver.placement.geometry import geometry
+from solver.placement.least_inputs import least_inputs
 from solver.placement.local_search import search_placement
 from solver.placement.model import PlacementModel, build_model
 from solver.placement.problem import PlacementProblem, placed_times

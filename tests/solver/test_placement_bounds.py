@@ -33,7 +33,10 @@ SHAPES = [(1, 1), (1, 2), (1, 4), (1, 6), (2, 1), (2, 2), (2, 3), (3, 1), (3, 2)
 
 @st.composite
 def grids(draw: st.DrawFn) -> PlacementProblem:
-    """Chains of up to ``MOST_NODES`` slots, links of their own each way, as many nodes or one or two more."""
+    """Chains of up to ``MOST_NODES`` slots, links of their own each way, as many nodes or one or two more.
+
+    One replica or two, all alike, run on each chain.
+    """
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     count, ranks = draw(st.sampled_from(SHAPES))
     width = draw(st.sampled_from([w for w in (1, 2, 3) if count % w == 0]))
@@ -63,6 +66,9 @@ def grids(draw: st.DrawFn) -> PlacementProblem:
     cross_pairs = np.full((1, replicas, ranks, width, 2), NO_SLOT)
     if width > 1:
         cross_pairs[0] = np.stack([cells, np.roll(cells, -1, axis=2)], axis=-1)
+    alike = draw(st.integers(1, 2))
+    cells, hop_pairs = np.repeat(cells, alike, axis=0), np.repeat(hop_pairs, alike, axis=0)
+    cross_pairs = np.repeat(cross_pairs, alike, axis=1)
     arrays = Arrays(
         events=schedule.events,
         last=schedule.last,
@@ -112,6 +118,18 @@ def test_no_assignment_beats_the_bound(problem: PlacementProblem, informed: bool
     assert bound <= best * (1 + 1e-9)
     assert bound >= min(placement_bound_s(problem), 2.0 * best)
     assert chains_of(problem) is not None
+
+
+def test_a_node_that_must_be_used_brings_its_own_links() -> None:
+    """One of eight nodes has links a tenth as fast: its transfers and its reductions count, on its best rank."""
+    links = np.full((8, 8), 46e9)
+    links[3], links[:, 3] = 4.6e9, 4.6e9
+    training = Training(
+        dp=4, pp=2, forward_s=0.03, backward_s=0.06, activation_bytes=1e8, gradient_bytes=2e9, micro_batches=8
+    )
+    problem = grid_problem(links, training)
+    found = search_placement(problem, moves=2_000, seed=0)
+    assert 0.999 * found.step_s < placement_bound_s(problem) <= found.step_s
 
 
 def degraded_grid(seed: int) -> PlacementProblem:
