@@ -23,6 +23,14 @@ def _accepted(value: float) -> dict[str, object]:
     return {"speculation": {"draft_tokens": 2, "accepted_tokens": value}}
 
 
+CLASS: Final[dict[str, Any]] = {"name": "chat", "input_tokens": 1024, "output_tokens": 256}
+
+
+def _classes(*changes: dict[str, Any]) -> dict[str, Any]:
+    """Classes like ``CLASS`` with changes, in place of the mean lengths."""
+    return {"input_tokens": None, "output_tokens": None, "classes": [CLASS | each for each in changes]}
+
+
 BAD: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
     "rate of zero": (_rate(0), "requests_per_s", "must be greater than 0"),
     "negative rate": (_rate(-1), "requests_per_s", "must be greater than 0"),
@@ -92,7 +100,51 @@ BAD: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
     "negative power": ({"max_power_watts": -1}, "max_power_watts", "must be greater than 0"),
     "unknown node": ({"avoid_nodes": ["z"]}, "avoid_nodes", "is not a node of the cluster"),
     "unknown field": ({"objectiv": "gpus"}, "objectiv", "did you mean 'objective'"),
-    "empty classes": ({"classes": []}, "classes", "known are"),
+    "empty classes": (_classes(), "classes", "give at least one"),
+    "classes beside mean lengths": (
+        {"classes": [CLASS]},
+        "input_tokens",
+        "give either the mean lengths or classes",
+    ),
+    "no lengths": ({"output_tokens": None}, "output_tokens", "give input_tokens and output_tokens, or classes"),
+    "class without a share": (_classes({"share": 0}), "classes[0].share", "must be greater than 0"),
+    "class without answers": (_classes({"output_tokens": 0}), "classes[0].output_tokens", "must be at least 1"),
+    "class of no lengths": (
+        _classes({"input_tokens": {}}),
+        "classes[0].input_tokens",
+        "needs either quantiles or histogram",
+    ),
+    "quantiles that fall": (
+        _classes({"input_tokens": {"quantiles": {"p50": 900, "p90": 100}}}),
+        "classes[0].input_tokens.quantiles",
+        "0.9 of the requests have at most 100 tokens, 0.5 of them 900",
+    ),
+    "quantile of nothing": (
+        _classes({"input_tokens": {"quantiles": {"median": 900}}}),
+        "classes[0].input_tokens.quantiles",
+        "write it like p50",
+    ),
+    "histogram of nothing": (
+        _classes({"output_tokens": {"histogram": [[900, 0]]}}),
+        "classes[0].output_tokens.histogram",
+        "counts nothing",
+    ),
+    "histogram with a number that is none": (
+        _classes({"output_tokens": {"histogram": [[900, math.nan]]}}),
+        "classes[0].output_tokens.histogram[0][1]",
+        "must be a finite number",
+    ),
+    "classes of one name": (_classes({}, {}), "classes[1].name", "another class has this name"),
+    "class beyond the context": (
+        _classes({"input_tokens": {"histogram": [[100, 9], [200_000, 1]]}}),
+        "classes[0].input_tokens",
+        "the longest prompt and answer of chat together are 200256, llama-3.1-8b takes 131072",
+    ),
+    "prefix of all classes": (
+        _classes({}) | {"prefix_share": 0.5},
+        "prefix_share",
+        "give prefix_share of each class",
+    ),
 }
 """By what is wrong."""
 

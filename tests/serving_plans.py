@@ -30,6 +30,7 @@ from cluster_models.serving.refusal import (
     RemedyKind,
 )
 from cluster_models.serving.replicas import CacheTransfer, GpuPlace, Phase, Replica, ReplicaGroup, ReplicaMemory
+from cluster_models.serving.requests import Lengths, RequestClass
 from cluster_models.serving.workload import Pool, ServingConfiguration, ServingWorkload, WeightFormat, Worker
 from cluster_models.training.plan import StopReason
 from cluster_models.units import GBYTE, GIB
@@ -55,6 +56,16 @@ def served(engine: str = "vllm-0.16", *, experts: int = 0, **workload: Any) -> S
         "time_per_output_token_s": 0.03125,
     } | workload
     return ServedModel(model, ServingWorkload(engine=serving_engine(engine), **given))
+
+
+def with_classes() -> ServedModel:
+    """Chat and long prompts to the small model, four a second, chat with a limit at its 99th percentile."""
+    chat = RequestClass(
+        "chat", 3.0, Lengths((512.0,)), Lengths.counted([(8, 1), (64, 3)]), 0.25, 0.5, limit_percentile=0.99
+    )
+    long = RequestClass("long", 1.0, Lengths.from_quantiles([(0.5, 1024), (0.9, 2048)]), Lengths((16.0,)))
+    load = ServingWorkload.mixed((chat, long), requests_per_s=4.0, weights=WeightFormat.FP8)
+    return ServedModel(small_architecture(), load)
 
 
 def replica(

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, model_validator
 
 from app.documents.reading import Count, Document, Positive, Text, WholeNumber
+from app.documents.serving_classes import (
+    PrefixShare,
+    RequestClassDocument,
+    Share,
+    Tokens,
+    milliseconds_of,
+    seconds_of,
+)
 from cluster_models.cluster.topology import MOST_NODES
-from cluster_models.errors import InvalidConfiguration
+from cluster_models.errors import InvalidConfiguration, InvalidWorkload
 from cluster_models.model.architecture import Architecture
 from cluster_models.serving.engines import DEFAULT_ENGINE, serving_engine
 from cluster_models.serving.goal import ServedModel, ServingGoal, ServingMode, ServingObjective
+from cluster_models.serving.requests import MOST_CLASSES
 from cluster_models.serving.workload import (
     MOST_DEGREE,
     MOST_DRAFTS,
@@ -26,9 +35,7 @@ from cluster_models.serving.workload import (
     WeightFormat,
     Worker,
 )
-from cluster_models.units import MILLISECOND
 
-MOST_TOKENS = 10**8
 GOAL_FIELDS: Final = ("objective", "modes", "max_gpus", "max_power_watts", "avoid_nodes", "pinned")
 """Fields of a workload that say what a plan is to reach, and with what; the other fields are of the requests."""
 Degree = Annotated[Count, Field(le=MOST_DEGREE)]
@@ -48,17 +55,20 @@ class SpeculationDocument(Document):
 
 
 class ServingWorkloadDocument(Document):
-    """Requests of one kind and the engine that answers them; for plans also what to reach, and with what.
+    """Requests and the engine that answers them; for plans also what to reach, and with what.
 
     Degrees that may be pinned are called tensor, pipeline, attention_data and expert.
     """
 
     kind: Literal["serving"] = Field(description="Marks a workload of serving.", examples=["serving"])
-    input_tokens: Annotated[Count, Field(le=MOST_TOKENS)] = Field(
-        description="Mean tokens of a prompt.", examples=[1024]
+    input_tokens: Tokens | None = Field(
+        None, description="Mean tokens of a prompt; absent where classes say it.", examples=[1024]
     )
-    output_tokens: Annotated[Count, Field(le=MOST_TOKENS)] = Field(
-        description="Mean tokens of an answer.", examples=[1024]
+    output_tokens: Tokens | None = Field(None, description="Mean tokens of an answer, likewise.", examples=[1024])
+    classes: Annotated[list[RequestClassDocument], Field(min_length=1, max_length=MOST_CLASSES)] | None = Field(
+        None,
+        description="Requests of several kinds, all answered by the same replicas, in place of the mean lengths.",
+        examples=[None],
     )
     concurrency: Annotated[Positive, Field(le=MOST_REQUESTS)] | None = Field(
         None, description="Requests always in flight, all replicas together.", examples=[64.0]
@@ -96,12 +106,12 @@ class ServingWorkloadDocument(Document):
         "free_gpu_memory_fraction); absent: its default.",
         examples=[0.9],
     )
-    prefix_share: Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False)] = Field(
+    prefix_share: PrefixShare = Field(
         0.0,
         description="Share of a prompt's tokens whose keys and values an earlier prompt left in the cache.",
         examples=[0.0],
     )
-    limit_percentile: Annotated[float, Field(strict=True, ge=0.5, lt=1, allow_inf_nan=False)] | None = Field(
+    limit_percentile: Share | None = Field(
         None, description="Share of the requests that the limits hold for; absent: for their means.", examples=[0.9]
     )
     prefill_imbalance: Imbalance | None = Field(
@@ -141,9 +151,7 @@ class ServingWorkloadDocument(Document):
     def to_workload(self) -> ServingWorkload:
         """The domain value; raises ``InvalidWorkload``."""
         given = self.speculation
-        return ServingWorkload(
-            input_tokens=self.input_tokens,
-            output_tokens=self.output_tokens,
+        return self._with_lengths(
             concurrency=self.concurrency,
             requests_per_s=self.requests_per_s,
             weights=self.weights,
@@ -151,15 +159,37 @@ class ServingWorkloadDocument(Document):
             cache=self.kv_cache,
             engine=serving_engine(self.engine),
             speculation=None if given is None else Speculation(given.draft_tokens, given.accepted_tokens),
-            time_to_first_token_s=_seconds(self.time_to_first_token_ms),
-            time_per_output_token_s=_seconds(self.time_per_output_token_ms),
-            end_to_end_s=_seconds(self.end_to_end_ms),
+            time_to_first_token_s=seconds_of(self.time_to_first_token_ms),
+            time_per_output_token_s=seconds_of(self.time_per_output_token_ms),
+            end_to_end_s=seconds_of(self.end_to_end_ms),
             prefill_imbalance=self.prefill_imbalance,
             decode_imbalance=self.decode_imbalance,
             memory_fraction=self.memory_fraction,
             prefix_share=self.prefix_share,
             limit_percentile=self.limit_percentile,
         )
+
+    def _with_lengths(self, **given: Any) -> ServingWorkload:
+        """The workload of the lengths and whatever else is ``given``."""
+        names = ("input_tokens", "output_tokens")
+        if self.classes is None:
+            for name in names:
+                if getattr(self, name) is None:
+                    remedy = "give input_tokens and output_tokens, or classes"
+                    raise InvalidWorkload(f"workload.{name}", None, "is missing", remedy)
+            return ServingWorkload(self.input_tokens or 0, self.output_tokens or 0, **given)
+        for name in names:
+            if getattr(self, name) is not None:
+                remedy = "give either the mean lengths or classes"
+                raise InvalidWorkload(f"workload.{name}", getattr(self, name), "stands beside classes", remedy)
+        classes = []
+        for index, each in enumerate(self.classes):
+            try:
+                classes.append(each.to_class())
+            except InvalidWorkload as error:
+                field = f"workload.classes[{index}].{error.field}"
+                raise InvalidWorkload(field, error.value, error.problem, error.remedy) from error
+        return ServingWorkload.mixed(tuple(classes), **given)
 
     def to_goal(self) -> ServingGoal:
         """Goal of a plan, and the means that it may use; raises ``InvalidWorkload``."""
@@ -175,8 +205,11 @@ class ServingWorkloadDocument(Document):
     @property
     def _usual_objective(self) -> ServingObjective:
         """Faster answers than the limits ask for are worth no GPUs; without limits there is nothing to stop at."""
-        limits = (self.time_to_first_token_ms, self.time_per_output_token_ms, self.end_to_end_ms)
-        return ServingObjective.GPUS if any(limits) else ServingObjective.THROUGHPUT
+        is_limited = any(
+            (each.time_to_first_token_ms, each.time_per_output_token_ms, each.end_to_end_ms) != (None, None, None)
+            for each in (self, *(self.classes or ()))
+        )
+        return ServingObjective.GPUS if is_limited else ServingObjective.THROUGHPUT
 
     def served(self, architecture: Architecture) -> ServedModel:
         """The model with these requests; raises ``InvalidWorkload``."""
@@ -189,8 +222,9 @@ class ServingWorkloadDocument(Document):
         drafts = load.speculation
         return cls(
             kind="serving",
-            input_tokens=load.input_tokens,
-            output_tokens=load.output_tokens,
+            input_tokens=None if load.classes else round(load.input_tokens),
+            output_tokens=None if load.classes else round(load.output_tokens),
+            classes=[RequestClassDocument.from_class(each) for each in load.classes] or None,
             concurrency=load.concurrency,
             requests_per_s=load.requests_per_s,
             weights=load.weights,
@@ -200,9 +234,9 @@ class ServingWorkloadDocument(Document):
             speculation=None
             if drafts is None
             else SpeculationDocument(draft_tokens=drafts.draft_tokens, accepted_tokens=drafts.accepted_tokens),
-            time_to_first_token_ms=_milliseconds(load.time_to_first_token_s),
-            time_per_output_token_ms=_milliseconds(load.time_per_output_token_s),
-            end_to_end_ms=_milliseconds(load.end_to_end_s),
+            time_to_first_token_ms=milliseconds_of(load.time_to_first_token_s),
+            time_per_output_token_ms=milliseconds_of(load.time_per_output_token_s),
+            end_to_end_ms=milliseconds_of(load.end_to_end_s),
             memory_fraction=load.memory_fraction,
             prefix_share=load.prefix_share,
             limit_percentile=load.limit_percentile,
@@ -262,11 +296,3 @@ def _pool(document: PoolDocument, field: str) -> Pool:
     except InvalidConfiguration as error:
         raise InvalidConfiguration(f"{field}.{error.field}", error.value, error.problem, error.remedy) from error
     return Pool(worker, document.replicas)
-
-
-def _seconds(milliseconds: float | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000.0
-
-
-def _milliseconds(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds / MILLISECOND

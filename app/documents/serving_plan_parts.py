@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from app.documents.values import Holds, ValueDocument
-from cluster_models.serving.figures import Interval, LimitedLatencies, StepShares
+from cluster_models.serving.figures import ClassLatencies, Interval, LimitedLatencies, StepShares
 from cluster_models.serving.plan import (
     FrontPoint,
     IdleGpus,
@@ -86,6 +86,21 @@ class PlannedConfigurationDocument(ValueDocument[ServingConfiguration]):
     prefill: PlannedPoolDocument | None = Field(description="Workers that prefill only.")
 
 
+class ClassLatenciesDocument(ValueDocument[ClassLatencies]):
+    """The same in one class of requests."""
+
+    name: str = Field(description="The class.", examples=["chat"])
+    time_to_first_token_ms: Annotated[float, Holds("first_token_s", MILLISECOND)] = Field(
+        description="Time to the first token.", examples=[480.0]
+    )
+    time_per_output_token_ms: Annotated[float, Holds("token_s", MILLISECOND)] = Field(
+        description="Time per output token after the first.", examples=[24.0]
+    )
+    end_to_end_ms: Annotated[float, Holds("answer_s", MILLISECOND)] = Field(
+        description="Time to the last token.", examples=[25000.0]
+    )
+
+
 class LimitedLatenciesDocument(ValueDocument[LimitedLatencies]):
     """Latencies that the limits hold for: means, or the percentile of the workload, in milliseconds."""
 
@@ -97,6 +112,9 @@ class LimitedLatenciesDocument(ValueDocument[LimitedLatencies]):
     )
     end_to_end_ms: Annotated[float, Holds("answer_s", MILLISECOND)] = Field(
         description="Time to the last token.", examples=[25000.0]
+    )
+    classes: list[ClassLatenciesDocument] = Field(
+        [], description="Those of each class, at its own percentile.", examples=[[]]
     )
 
 

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from cluster_models.serving.figures import Interval, StepShares
 from cluster_models.units import GIB
 from solver.serving.percentiles import Percentiles
-from solver.serving.predict import PoolMemory, ServingPrediction
+from solver.serving.predict import ClassPercentiles, PoolMemory, ServingPrediction
 
 MILLI = 1000.0
 
@@ -36,6 +36,23 @@ class PercentilesDocument(BaseModel):
     def of(cls, found: Percentiles) -> PercentilesDocument:
         """``found`` in milliseconds."""
         return cls(p50=MILLI * found.p50_s, p90=MILLI * found.p90_s, p99=MILLI * found.p99_s)
+
+
+class ClassPercentilesDocument(BaseModel):
+    """Percentiles of one class of requests."""
+
+    name: str
+    time_to_first_token_percentiles_ms: PercentilesDocument
+    time_per_output_token_percentiles_ms: PercentilesDocument
+
+    @classmethod
+    def of(cls, found: ClassPercentiles) -> ClassPercentilesDocument:
+        """The document of ``found``."""
+        return cls(
+            name=found.name,
+            time_to_first_token_percentiles_ms=PercentilesDocument.of(found.first_token),
+            time_per_output_token_percentiles_ms=PercentilesDocument.of(found.token),
+        )
 
 
 class StepDocument(BaseModel):
@@ -96,6 +113,7 @@ class ServingPredictionDocument(BaseModel):
     time_per_output_token_ms: IntervalDocument
     time_to_first_token_percentiles_ms: PercentilesDocument
     time_per_output_token_percentiles_ms: PercentilesDocument
+    classes: list[ClassPercentilesDocument] = Field(description="Percentiles of each class of requests.")
     output_tokens_per_s: IntervalDocument
     output_tokens_per_s_per_gpu: float
     requests_per_s: float
@@ -122,6 +140,7 @@ class ServingPredictionDocument(BaseModel):
             time_per_output_token_ms=IntervalDocument.of(found.token_s, MILLI),
             time_to_first_token_percentiles_ms=PercentilesDocument.of(found.first_token_percentiles),
             time_per_output_token_percentiles_ms=PercentilesDocument.of(found.token_percentiles),
+            classes=[ClassPercentilesDocument.of(each) for each in found.classes],
             output_tokens_per_s=IntervalDocument.of(found.output_tokens_per_s),
             output_tokens_per_s_per_gpu=found.output_tokens_per_s_per_gpu,
             requests_per_s=found.requests_per_s,
@@ -133,5 +152,5 @@ class ServingPredictionDocument(BaseModel):
             prefill_step=StepDocument.of(found.prefill),
             decode_step=StepDocument.of(found.decode),
             measured_engine=found.measured_engine,
-            missed_limits=[name.replace("_s", "_ms") for name in found.missed_limits],
+            missed_limits=[f"{name.removesuffix('_s')}_ms" for name in found.missed_limits],
         )

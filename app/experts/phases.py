@@ -94,7 +94,7 @@ def _step_tokens(pool: PlannedPool, served: ServedModel) -> float:
     """Tokens in a step of one of its replicas: of prompts as far as the engine's limit, or one of each sequence."""
     worker, workload = pool.replicas[0].worker, served.workload
     if pool.phase is Phase.PREFILL:
-        prompt = workload.input_tokens * (1.0 - workload.prefix_share)
+        prompt = workload.new_tokens
         return min(prompt, float(pool.replicas[0].token_limit)) * worker.attention_data
     drafts = 0 if workload.speculation is None else workload.speculation.draft_tokens
     sequences = sum(replica.sequences for replica in pool.replicas) / len(pool.replicas)

@@ -155,8 +155,11 @@ def headline(plan: ServingPlan) -> Pairs:
     return tuple(rows)
 
 
+_LATENCIES: Final = (FIRST_TOKEN, TOKEN, ANSWER)
+
+
 def latencies(plan: ServingPlan) -> Iterator[LatencyRow]:
-    """Mean latencies of each model; limited ones with the statistic that the limit holds for."""
+    """Mean latencies of each model; limited ones, those of classes too, with the statistic of the limit."""
     for each in plan.figures:
         served = plan.models[each.model]
         workload, outputs = served.workload, served.workload.output_tokens - 1
@@ -164,12 +167,15 @@ def latencies(plan: ServingPlan) -> Iterator[LatencyRow]:
             *(getattr(each.first_token_s, end) + outputs * getattr(each.token_s, end) for end in Interval.__slots__)
         )
         means = (each.first_token_s, each.token_s, answer)
-        found = zip((FIRST_TOKEN, TOKEN, ANSWER), means, workload.limits_s, each.limited_s.values_s, strict=True)
-        for name, mean, limit, limited in found:
+        found = zip(workload.limits_s, each.limited_s.values_s, strict=True)
+        for place, (limit, limited) in enumerate(found):
+            group, latency = divmod(place, 3)
+            name, mean, share = _LATENCIES[latency], means[latency], workload.limit_shares[group]
             is_limited = limit < math.inf
-            if name == ANSWER and not is_limited:
+            if not is_limited and (group or name == ANSWER):
                 continue
-            by_mean = workload.limit_percentile is None or not is_limited
+            by_mean = not group and (share is None or not is_limited)
+            words = f"{name}, {statistic_words(share)}" if is_limited else name
             value = mean.value if by_mean else limited
             scale = value / mean.value
             interval = Interval(value, scale * mean.low, scale * mean.high)
@@ -177,7 +183,7 @@ def latencies(plan: ServingPlan) -> Iterator[LatencyRow]:
             verdict = "" if not is_limited else "met" if sure else "met, its range is not" if meets else "missed"
             yield LatencyRow(
                 model=served.architecture.name,
-                name=f"{name}, {statistic_words(workload)}" if is_limited else name,
+                name=f"{words} of {workload.class_names[group - 1]}" if group else words,
                 value=seconds(value),
                 interval=range_words(interval),
                 limit=seconds(limit) if is_limited else "",

@@ -54,7 +54,7 @@ def nothing_serves(answer: NoServingPlan) -> NothingServes:
 def _latency_words(answer: NoServingPlan, nearest: NearestServing) -> str:
     """The latencies that the limits hold for, named after their statistic where that is a percentile."""
     workload, limited = answer.models[answer.model].workload, nearest.limited_s
-    statistic = "" if workload.limit_percentile is None else f" ({statistic_words(workload)})"
+    statistic = "" if workload.limit_percentile is None else f" ({statistic_words(workload.limit_percentile)})"
     shown = [(FIRST_TOKEN, limited.first_token_s), (TOKEN, limited.token_s)]
     if workload.end_to_end_s is not None:
         shown.append((ANSWER, limited.answer_s))
@@ -64,11 +64,11 @@ def _latency_words(answer: NoServingPlan, nearest: NearestServing) -> str:
 def remedy_words(remedy: Remedy) -> str:
     """One change that would help."""
     value = remedy.value or 0.0
-    kind = f" of kind {remedy.name}" if remedy.name else ""
+    kind, of_class = (f" of {words}{remedy.name}" if remedy.name else "" for words in ("kind ", "class "))
     return {
-        RemedyKind.FIRST_TOKEN_LIMIT: f"raise time_to_first_token_ms to {_up(1000 * value)}",
-        RemedyKind.TOKEN_LIMIT: f"raise time_per_output_token_ms to {_up(1000 * value)}",
-        RemedyKind.ANSWER_LIMIT: f"raise end_to_end_ms to {_up(1000 * value)}",
+        RemedyKind.FIRST_TOKEN_LIMIT: f"raise time_to_first_token_ms{of_class} to {_up(1000 * value)}",
+        RemedyKind.TOKEN_LIMIT: f"raise time_per_output_token_ms{of_class} to {_up(1000 * value)}",
+        RemedyKind.ANSWER_LIMIT: f"raise end_to_end_ms{of_class} to {_up(1000 * value)}",
         RemedyKind.LIMITS: "raise every limit that is missed to what the nearest reaches",
         RemedyKind.MAX_GPUS: f"raise max_gpus to {value:,.0f}",
         RemedyKind.MAX_POWER: f"raise max_power_watts to {math.ceil(value)}",

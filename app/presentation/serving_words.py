@@ -8,7 +8,7 @@ from app.presentation.figures import count, percent, seconds
 from cluster_models.serving.figures import Interval
 from cluster_models.serving.goal import ServingObjective
 from cluster_models.serving.replicas import Phase
-from cluster_models.serving.workload import ServingConfiguration, ServingWorkload
+from cluster_models.serving.workload import ServingConfiguration
 
 PHASES: Final = {Phase.BOTH: "prefill and decode", Phase.PREFILL: "prefill", Phase.DECODE: "decode"}
 OBJECTIVES: Final = {
@@ -24,9 +24,8 @@ TOKEN: Final = "time per output token"  # noqa: S105 - a latency's name
 ANSWER: Final = "time to last token"
 
 
-def statistic_words(workload: ServingWorkload) -> str:
-    """Statistic that the limits of a workload hold for: "mean" or "90th percentile"."""
-    share = workload.limit_percentile
+def statistic_words(share: float | None) -> str:
+    """Statistic that limits hold for: "mean" or "90th percentile"."""
     return "mean" if share is None else f"{ordinal(100 * share)} percentile"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -15,17 +16,42 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class LimitedLatencies:
-    """Seconds that a workload's limits hold for, in the order of its ``limits_s``: means, or its percentile."""
+class ClassLatencies:
+    """Seconds that the limits of one class of requests hold for: means, or its percentile."""
 
+    name: str
     first_token_s: float
     token_s: float
     answer_s: float
 
+
+@dataclass(frozen=True, slots=True)
+class LimitedLatencies:
+    """Seconds that a workload's limits hold for, means or its percentile: over all requests, and in each class."""
+
+    first_token_s: float
+    token_s: float
+    answer_s: float
+    classes: tuple[ClassLatencies, ...] = ()
+
+    @classmethod
+    def of(cls, values_s: Sequence[float], names: Sequence[str]) -> LimitedLatencies:
+        """The latencies in the order of ``ServingWorkload.limits_s``, of classes of these names."""
+        columns = [list(values_s)[place::3] for place in range(3)]
+        first, token, answer = (column[0] for column in columns)
+        own = zip(names, *(column[1:] for column in columns), strict=True)
+        return cls(first, token, answer, tuple(ClassLatencies(*each) for each in own))
+
     @property
-    def values_s(self) -> tuple[float, float, float]:
-        """The three in that order."""
-        return self.first_token_s, self.token_s, self.answer_s
+    def values_s(self) -> tuple[float, ...]:
+        """All of them in that order."""
+        groups: tuple[LimitedLatencies | ClassLatencies, ...] = (self, *self.classes)
+        return tuple(value for own in groups for value in (own.first_token_s, own.token_s, own.answer_s))
+
+    def largest(self, others: Iterable[LimitedLatencies]) -> LimitedLatencies:
+        """The largest of each among ``others``."""
+        values = [max(column) for column in zip(*(each.values_s for each in others), strict=True)]
+        return LimitedLatencies.of(values, [each.name for each in self.classes])
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ class RemedyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """One change that would help, by itself."""
+    """One change that would help, by itself; ``name`` of a limit is the class of requests that it is on."""
 
     kind: RemedyKind
     value: float | None = None

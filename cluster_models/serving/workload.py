@@ -10,20 +10,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from cluster_models.cluster.gpus import GpuKind, Precision
 from cluster_models.errors import InvalidConfiguration, InvalidModel, InvalidWorkload
 from cluster_models.model.architecture import Architecture
 from cluster_models.serving.engines import DEFAULT_ENGINE, ServingEngine
+from cluster_models.serving.requests import MOST_CLASSES, RequestClass, check_limits, limits_of
 
 MOST_REQUESTS: Final = 10**6
 MOST_DEGREE: Final = 4096
 MOST_REPLICAS: Final = 100_000
 MOST_DRAFTS: Final = 16
 MOST_IMBALANCE: Final = 1000.0
-LATENCIES: Final = ("time_to_first_token_s", "time_per_output_token_s", "end_to_end_s")
-"""Latencies that a workload may limit, in the order of ``ServingWorkload.limits_s``."""
 
 
 class WeightFormat(StrEnum):
@@ -109,21 +108,24 @@ class Speculation:
 
 @dataclass(frozen=True, slots=True)
 class ServingWorkload:
-    """Requests of one kind and the engine that answers them.
+    """Requests and the engine that answers them.
 
-    Either ``concurrency`` requests are always in flight (a closed loop: a client sends its next request when the
-    last is answered) or ``requests_per_s`` arrive on average.  ``attention_weights`` is the format of attention
-    where it differs from ``weights``; ``None`` leaves attention of expert models in 16 bits under 4-bit experts, as
-    published checkpoints do.  ``cache`` ``None`` is the engine's default.  ``time_to_first_token_s`` and
-    ``time_per_output_token_s`` are limits, ``memory_fraction`` the share of a GPU's memory that the engine may take
-    (``None``: the engine's default).  ``prefix_share`` of a prompt's tokens have their keys and values in the cache
-    already, as the start of an earlier prompt.  ``end_to_end_s`` limits the time to the last token.  Limits hold
-    for means, or for ``limit_percentile`` of the requests.  ``prefill_imbalance`` and ``decode_imbalance`` are the
-    excess load of the busiest of many expert ranks in a phase, as its map leaves it (``None``: as fitted).
+    ``input_tokens`` and ``output_tokens`` are means; ``classes`` say more of the lengths, all of them answered by
+    the same replicas (``mixed`` makes such a workload).  Either ``concurrency`` requests are always in flight (a
+    closed loop: a client sends its next request when the last is answered) or ``requests_per_s`` arrive on average.
+
+    ``attention_weights`` is the format of attention where it differs from ``weights``; ``None`` leaves attention of
+    expert models in 16 bits under 4-bit experts, as published checkpoints do.  ``cache`` ``None`` is the engine's
+    default.  ``time_to_first_token_s``, ``time_per_output_token_s`` and ``end_to_end_s`` (to the last token) are
+    limits, on means or on ``limit_percentile`` of the requests; ``memory_fraction`` is the share of a GPU's memory
+    that the engine may take (``None``: the engine's default).  ``prefix_share`` of a prompt's tokens have their
+    keys and values in the cache already, as the start of an earlier prompt.  ``prefill_imbalance`` and
+    ``decode_imbalance`` are the excess load of the busiest of many expert ranks in a phase, as its map leaves it
+    (``None``: as fitted).
     """
 
-    input_tokens: int
-    output_tokens: int
+    input_tokens: float
+    output_tokens: float
     concurrency: float | None = None
     requests_per_s: float | None = None
     weights: WeightFormat = WeightFormat.BF16
@@ -139,6 +141,16 @@ class ServingWorkload:
     end_to_end_s: float | None = None
     prefill_imbalance: float | None = None
     decode_imbalance: float | None = None
+    classes: tuple[RequestClass, ...] = ()
+
+    @classmethod
+    def mixed(cls, classes: tuple[RequestClass, ...], **given: Any) -> ServingWorkload:
+        """Requests of ``classes``, with means over them; raises ``InvalidWorkload``."""
+        total = sum(each.share for each in classes) or 1.0
+        inputs, outputs = (
+            sum(each.share / total * getattr(each, name).mean for each in classes) for name in ("inputs", "outputs")
+        )
+        return cls(inputs, outputs, classes=classes, **given)
 
     def __post_init__(self) -> None:
         for name in ("input_tokens", "output_tokens"):
@@ -155,11 +167,20 @@ class ServingWorkload:
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and 0 < value <= most):
                 raise InvalidWorkload(f"workload.{name}", value, f"must be above 0 and at most {most}")
-        for name in LATENCIES:
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
-                raise InvalidWorkload(f"workload.{name}", value, "must be a positive number of seconds")
+        check_limits(self, "workload.")
+        self._check_classes()
         self._check_shares()
+
+    def _check_classes(self) -> None:
+        names = [each.name for each in self.classes]
+        if len(names) > MOST_CLASSES:
+            raise InvalidWorkload("workload.classes", len(names), f"must be at most {MOST_CLASSES}")
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                raise InvalidWorkload(f"workload.classes[{index}].name", name, "another class has this name")
+        if self.classes and self.prefix_share:
+            remedy = "give prefix_share of each class"
+            raise InvalidWorkload("workload.prefix_share", self.prefix_share, "belongs to classes here", remedy)
 
     def _check_shares(self) -> None:
         for name in ("prefill_imbalance", "decode_imbalance"):
@@ -171,10 +192,6 @@ class ServingWorkload:
             raise InvalidWorkload("workload.memory_fraction", self.memory_fraction, "must lie in (0, 1]")
         if not 0 <= self.prefix_share < 1:
             raise InvalidWorkload("workload.prefix_share", self.prefix_share, "must lie in [0, 1)")
-        if self.limit_percentile is not None and not 0.5 <= self.limit_percentile < 1:
-            raise InvalidWorkload(
-                "workload.limit_percentile", self.limit_percentile, "must lie in [0.5, 1)", "0.9 is the 90th"
-            )
 
     def attention_format(self, architecture: Architecture) -> WeightFormat:
         """The format of the attention weights and the shared part of ``architecture``."""
@@ -184,10 +201,41 @@ class ServingWorkload:
         return WeightFormat.BF16 if sparse and self.weights.is_four_bit else self.weights
 
     @property
-    def limits_s(self) -> tuple[float, float, float]:
-        """Limits in the order of ``LATENCIES``, infinite where there is none."""
-        first, token, whole = (getattr(self, name) for name in LATENCIES)
-        return first or math.inf, token or math.inf, whole or math.inf
+    def limits_s(self) -> tuple[float, ...]:
+        """Limits in the order of ``LATENCIES``, infinite where there is none: all requests, then each class."""
+        return (*limits_of(self), *(limit for each in self.classes for limit in limits_of(each)))
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes."""
+        return tuple(each.name for each in self.classes)
+
+    @property
+    def limit_shares(self) -> tuple[float | None, ...]:
+        """Share of the requests that each three of ``limits_s`` hold for, ``None`` for the mean."""
+        own = (each.limit_percentile or self.limit_percentile for each in self.classes)
+        return (self.limit_percentile, *own)
+
+    @property
+    def new_tokens(self) -> float:
+        """Mean tokens of a prompt that are prefilled, the others being cached."""
+        if not self.classes:
+            return self.input_tokens * (1.0 - self.prefix_share)
+        total = sum(each.share for each in self.classes)
+        return sum(each.share / total * each.inputs.mean * (1.0 - each.prefix_share) for each in self.classes)
+
+    @property
+    def longest_prompt(self) -> float:
+        """Tokens of the longest prompt."""
+        return max((each.inputs.tokens[-1] for each in self.classes), default=self.input_tokens)
+
+    @property
+    def held_tokens(self) -> float:
+        """Mean tokens that a sequence holds while it decodes: longer answers decode for longer."""
+        if not self.classes:
+            return self.input_tokens + self.output_tokens / 2.0
+        held = sum(each.share * each.held_tokens for each in self.classes)
+        return held / sum(each.share * each.outputs.mean for each in self.classes)
 
     @property
     def is_limited(self) -> bool:
@@ -310,14 +358,7 @@ def check_serving(
             "its training is planned; serve a model of plain attention and experts",
         )
     engine = workload.engine
-    total = workload.input_tokens + workload.output_tokens
-    if architecture.max_sequence is not None and total > architecture.max_sequence:
-        raise InvalidWorkload(
-            "workload.input_tokens",
-            workload.input_tokens,
-            f"input and output tokens together are {total}, {architecture.name} takes {architecture.max_sequence}",
-            "lower input_tokens or output_tokens",
-        )
+    _check_context(architecture, workload)
     if workload.weights not in engine.weight_formats:
         raise InvalidWorkload(
             "workload.weights",
@@ -339,6 +380,22 @@ def check_serving(
     for pool, field in ((configuration.prefill, "prefill"), (configuration.decode, "decode")):
         if pool is not None:
             _check_worker(architecture, engine, pool.worker, field if configuration.is_split else "worker")
+
+
+def _check_context(architecture: Architecture, workload: ServingWorkload) -> None:
+    """Raise ``InvalidWorkload`` where requests are longer than the model's context."""
+    most = architecture.max_sequence or math.inf
+    takes = f"{architecture.name} takes {most:.0f}"
+    for index, each in enumerate(workload.classes):
+        if each.longest > most:
+            problem = f"the longest prompt and answer of {each.name} together are {each.longest:.0f}, {takes}"
+            field = f"workload.classes[{index}].input_tokens"
+            raise InvalidWorkload(field, each.inputs.tokens[-1], problem, "lower input_tokens or output_tokens")
+    total = workload.input_tokens + workload.output_tokens
+    if total > most:
+        problem = f"input and output tokens together are {total:.0f}, {takes}"
+        remedy = "lower input_tokens or output_tokens"
+        raise InvalidWorkload("workload.input_tokens", workload.input_tokens, problem, remedy)
 
 
 def _check_worker(architecture: Architecture, engine: ServingEngine, worker: Worker, field: str) -> None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
+from itertools import cycle
 from typing import Final
 
 from cluster_models.cluster.topology import Node
 from cluster_models.serving.goal import ServedModel, ServingObjective
 from cluster_models.serving.plan import ModelFigures, ServingPlan
 from cluster_models.serving.replicas import GpuPlace, Phase, Replica, ReplicaGroup
-from cluster_models.serving.workload import LATENCIES, ServingWorkload, check_serving
+from cluster_models.serving.requests import LATENCIES
+from cluster_models.serving.workload import ServingWorkload, check_serving
 from cluster_models.training.plan import StopReason
 from solver.check.serving_memory import memory_violations
 from solver.serving.problem import ServingProblem
@@ -148,10 +150,15 @@ def _latency_rules(group: ReplicaGroup, workload: ServingWorkload, stay: float) 
     """Limits hold for the latencies that they are about, which are the means where no percentile is asked."""
     first = f"The group of replica {group.replicas[0].number}"
     means = (group.first_token_s.value, group.token_s.value, stay)
-    found = zip(LATENCIES, workload.limits_s, group.limited_s.values_s, means, strict=True)
-    for name, limit, value, mean in found:
+    values = group.limited_s.values_s
+    if len(values) != len(workload.limits_s):
+        yield f"{first} does not state the latencies of every class."
+    for name, limit, value in zip(cycle(LATENCIES), workload.limits_s, values, strict=False):
         if value > limit * (1 + TOLERANCE):
             yield f"{first} has a {name} of {value:g}, the limit is {limit:g}."
+    for name, value, mean in zip(LATENCIES, values, means, strict=False):
+        if workload.classes and name == LATENCIES[1]:
+            continue  # a mean over requests is not that over tokens
         if workload.limit_percentile is None and not math.isclose(value, mean, rel_tol=LITTLE_TOLERANCE):
             yield f"{first} states {value:g} as its mean {name}, which is {mean:g}."
     for name, interval in (("first token", group.first_token_s), ("output token", group.token_s)):

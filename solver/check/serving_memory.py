@@ -31,7 +31,7 @@ def memory_violations(replica: Replica, served: ServedModel) -> Iterator[str]:
     if memory.weight_bytes < least * (1 - TOLERANCE):
         yield f"{name} states {memory.weight_bytes:.0f} bytes of weights a GPU, at least {least:.0f} lie there."
     token = _cache_bytes(served.architecture, served.workload, replica.worker)
-    tokens = served.workload.input_tokens + served.workload.output_tokens / 2
+    tokens = served.workload.held_tokens
     if memory.sequence_bytes < tokens * token * (1 - TOLERANCE):
         yield f"{name} states {memory.sequence_bytes:.0f} bytes a request, its cache takes {tokens * token:.0f}."
     held = memory.most_sequences * memory.sequence_bytes / replica.worker.attention_data

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,13 +13,15 @@ from cluster_models.cluster.gpus import GpuKind, Precision
 from cluster_models.model.architecture import Architecture
 from cluster_models.serving.own_rates import FittedServing, OwnRates
 from cluster_models.serving.workload import Pool, ServingConfiguration, ServingWorkload
-from solver.serving.loads import FloatArray, Loads, WorkerLinks, loads_of, stack
+from solver.serving.loads import FloatArray, Loads, WorkerLinks, loads_of, row_of, stack
 from solver.serving.memory import WorkerMemory, worker_memory
+from solver.serving.mixes import Kinds, Moments, kinds_of, mix_of, moments_of
 from solver.serving.rates import Properties, Rates
 from solver.serving.steady_state import Steady, Traffic, steady_state
 
 CROSS_LATENCY_S: Final = 15e-6
 """Latency between nodes where nobody measured it; the shipped rates were fitted with it."""
+_SPREADS: Final = ("chunks", "attention", "length_variance", "attention_variance", "covariance")
 MANY_REQUESTS: Final = 1e9
 """Requests in flight of an offline run: as many as the engine takes at once."""
 
@@ -94,13 +96,14 @@ def _chip(gpu: GpuKind) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Arrays:
-    """Arrays of n cases: all but their rates."""
+    """Arrays of n cases: all but their rates; ``kinds`` are those of requests to the first of them."""
 
     decode: Loads
     prefill: Loads
     traffic: Traffic
     decode_memory: WorkerMemory
     prefill_memory: WorkerMemory
+    kinds: Kinds
 
     @property
     def fits(self) -> FloatArray:
@@ -119,7 +122,8 @@ def arrays_of(cases: Sequence[ServingCase]) -> Arrays:
             for case in cases
         ]
     )
-    decode_memory, prefill_memory = _memory(cases, decode), _memory(cases, prefill)
+    lengths = _lengths(cases, prefill)
+    decode_memory, prefill_memory = _memory(cases, decode, lengths), _memory(cases, prefill, lengths)
     limits = np.array(
         [
             float(case.workload.engine.most_sequences)
@@ -128,7 +132,9 @@ def arrays_of(cases: Sequence[ServingCase]) -> Arrays:
             for case in cases
         ]
     )
-    return Arrays(decode, prefill, _traffic(cases, decode, decode_memory, limits), decode_memory, prefill_memory)
+    traffic = _traffic(cases, decode, decode_memory, limits, lengths)
+    kinds = kinds_of(cases[0].workload, row_of(prefill, 0))
+    return Arrays(decode, prefill, traffic, decode_memory, prefill_memory, kinds)
 
 
 def steady_of(arrays: Arrays, rates: Rates) -> Steady:
@@ -149,14 +155,47 @@ def _loads(case: ServingCase, pool: Pool, imbalance: float | None) -> Loads:
     )
 
 
-def _memory(cases: Sequence[ServingCase], loads: Loads) -> WorkerMemory:
+def _lengths(cases: Sequence[ServingCase], loads: Loads) -> dict[str, FloatArray]:
+    """Columns of ``Moments``, each (n,); those of equal requests at once."""
+
+    def column(values: Sequence[float]) -> FloatArray:
+        return np.array([float(value) for value in values])
+
+    inputs, outputs = (
+        column([getattr(case.workload, f"{name}_tokens") for case in cases]) for name in ("input", "output")
+    )
+    new = np.maximum(column([case.workload.new_tokens for case in cases]), 1.0)
+    held = inputs + outputs / 2.0
+    found = {
+        "new": new,
+        "held": held,
+        "windowed_held": np.minimum(held, loads.window),
+        "windowed_input": np.minimum(inputs, loads.window),
+        "longest": held.copy(),
+        "chunks": np.maximum(1.0, np.ceil(new / column([case.workload.engine.chunk_tokens for case in cases]))),
+        "attention": np.ones_like(inputs),
+        **{name: np.zeros_like(inputs) for name in _SPREADS[2:]},
+    }
+    known: dict[tuple[int, int], Moments] = {}
+    for row, case in enumerate(cases):
+        if case.workload.classes:
+            key = id(case.workload), id(case.architecture)
+            if key not in known:
+                own = row_of(loads, row)
+                known[key] = moments_of(mix_of(case.workload), own, float(case.workload.engine.chunk_tokens))
+            for name in Moments.__slots__:
+                found[name][row] = getattr(known[key], name)
+    return found
+
+
+def _memory(cases: Sequence[ServingCase], loads: Loads, lengths: Mapping[str, FloatArray]) -> WorkerMemory:
     engines = [case.workload.engine for case in cases]
-    inputs = np.array([float(case.workload.input_tokens) for case in cases])
-    outputs = np.array([float(case.workload.output_tokens) for case in cases])
+    longest = np.array([float(case.workload.longest_prompt) for case in cases])
     return worker_memory(
         loads,
-        tokens=inputs + outputs / 2.0,
-        step_tokens=np.minimum(inputs, np.array([float(engine.chunk_tokens) for engine in engines])),
+        tokens=(lengths["held"], lengths["windowed_held"]),
+        longest=lengths["longest"],
+        step_tokens=np.minimum(longest, np.array([float(engine.chunk_tokens) for engine in engines])),
         reserved_bytes=np.array([engine.reserved_bytes for engine in engines]),
         memory_bytes=np.array([case.gpu.memory_bytes for case in cases]),
         fraction=np.array(
@@ -169,16 +208,25 @@ def _memory(cases: Sequence[ServingCase], loads: Loads) -> WorkerMemory:
     )
 
 
-def _traffic(cases: Sequence[ServingCase], decode: Loads, memory: WorkerMemory, limits: FloatArray) -> Traffic:
+def _traffic(
+    cases: Sequence[ServingCase],
+    decode: Loads,
+    memory: WorkerMemory,
+    limits: FloatArray,
+    lengths: Mapping[str, FloatArray],
+) -> Traffic:
     def column(values: Sequence[float]) -> FloatArray:
         return np.array([float(value) for value in values])
 
     inputs = column([case.workload.input_tokens for case in cases])
     speculations = [case.workload.speculation for case in cases]
-    cache = inputs * decode.cache_full_bytes + np.minimum(inputs, decode.window) * decode.cache_window_bytes
+    cache = inputs * decode.cache_full_bytes + lengths["windowed_input"] * decode.cache_window_bytes
     return Traffic(
         input_tokens=inputs,
-        new_tokens=np.maximum(inputs * (1.0 - column([case.workload.prefix_share for case in cases])), 1.0),
+        new_tokens=lengths["new"],
+        held_tokens=lengths["held"],
+        windowed_tokens=lengths["windowed_held"],
+        **{name: lengths[name] for name in _SPREADS},
         output_tokens=column([case.workload.output_tokens for case in cases]),
         concurrency=column([case.concurrency for case in cases]),
         chunk_tokens=column([case.workload.engine.chunk_tokens for case in cases]),

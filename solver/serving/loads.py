@@ -94,6 +94,11 @@ def stack(cases: Sequence[Loads]) -> Loads:
     )
 
 
+def row_of(loads: Loads, row: int) -> Loads:
+    """Case ``row`` alone, of shape (1,)."""
+    return Loads(**{field.name: getattr(loads, field.name)[row : row + 1] for field in fields(Loads)})
+
+
 def loads_of(
     architecture: Architecture,
     gpu: GpuKind,

@@ -34,21 +34,24 @@ class WorkerMemory:
 def worker_memory(
     loads: Loads,
     *,
-    tokens: FloatArray,
+    tokens: tuple[FloatArray, FloatArray],
+    longest: FloatArray,
     step_tokens: FloatArray,
     reserved_bytes: FloatArray,
     memory_bytes: FloatArray,
     fraction: FloatArray,
     fraction_of: Sequence[MemoryShare],
 ) -> WorkerMemory:
-    """Memory while sequences hold ``tokens`` on average and steps take up to ``step_tokens``.
+    """Memory while steps take up to ``step_tokens``.
 
+    Sequences hold ``tokens`` on average in full layers and in those with a window; one of ``longest`` must fit.
     Paged caches waste next to nothing (Kwon et al. 2023, arXiv 2309.06180): a sequence holds what it has reached,
     on average its prompt and half of its answer.
     """
-    sequence = (
-        tokens * loads.cache_full_bytes + np.minimum(tokens, loads.window) * loads.cache_window_bytes
-    ) * loads.largest_stage
+    sequence, largest = (
+        (full * loads.cache_full_bytes + windowed * loads.cache_window_bytes) * loads.largest_stage
+        for full, windowed in (tokens, (longest, np.minimum(longest, loads.window)))
+    )
     step = reserved_bytes + ACTIVATION_COPIES * step_tokens * loads.hidden_bytes
     kinds = np.array([each.value for each in fraction_of])
     whole = fraction * memory_bytes - loads.stored_bytes
@@ -60,5 +63,8 @@ def worker_memory(
         ],
         whole - step,
     )
-    most = np.maximum(cache, 0.0) / np.maximum(sequence, FEWEST) * loads.attention_data
+    most, alone = (
+        np.maximum(cache, 0.0) / np.maximum(each, FEWEST) * loads.attention_data for each in (sequence, largest)
+    )
+    most = np.where(alone < 1.0, np.minimum(most, alone), most)
     return WorkerMemory(loads.stored_bytes, step, sequence, np.maximum(cache, 0.0), np.asarray(most))

@@ -32,7 +32,7 @@ from solver.serving.planning.search import Found, gap_of, search
 from solver.serving.planning.zones import zones_of
 from solver.serving.problem import ServingProblem
 
-SERVING_MODEL_VERSION = "1"
+SERVING_MODEL_VERSION = "2"
 """Changes whenever the same inputs may give other predicted latencies."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -13,14 +13,14 @@ import numpy as np
 from cluster_models.errors import InvalidWorkload
 from cluster_models.serving.figures import Interval, StepShares
 from cluster_models.serving.hardware import check_gpu
-from cluster_models.serving.workload import LATENCIES, Pool, check_serving
+from cluster_models.serving.requests import LATENCIES
+from cluster_models.serving.workload import Pool, ServingWorkload, check_serving
 from solver.serving.cases import Arrays, ServingCase, arrays_of, steady_of
 from solver.serving.memory import WorkerMemory
 from solver.serving.percentiles import (
     Percentiles,
-    first_token_percentiles,
     limited_latencies,
-    token_percentiles,
+    percentiles_of,
 )
 from solver.serving.rates import Effects, Fitted, Rates, held_out_spreads, known_levels, rates_of, shipped_rates
 from solver.serving.simulation import Answered, Request, simulate_trace
@@ -45,6 +45,15 @@ class PoolMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class ClassPercentiles:
+    """Percentiles between the requests of one class."""
+
+    name: str
+    first_token: Percentiles
+    token: Percentiles
+
+
+@dataclass(frozen=True, slots=True)
 class ServingPrediction:
     """A case under its load.
 
@@ -52,7 +61,7 @@ class ServingPrediction:
     the time to the first token that a request waits because caches or the engine's limit are full.
     ``most_requests`` are those that the deployment holds at once.  ``missed_limits`` names limits of the workload
     that are not met, by the mean or by the percentile that the workload states; ``*_percentiles`` are those between
-    requests.
+    requests, and of ``classes``.
     """
 
     fits: bool
@@ -72,6 +81,7 @@ class ServingPrediction:
     missed_limits: tuple[str, ...]
     first_token_percentiles: Percentiles
     token_percentiles: Percentiles
+    classes: tuple[ClassPercentiles, ...] = ()
 
 
 def predict_serving(case: ServingCase, effects: Effects | Fitted | None = None) -> ServingPrediction:
@@ -94,7 +104,8 @@ def predict_serving(case: ServingCase, effects: Effects | Fitted | None = None) 
     memories = (arrays.decode_memory,) if len(pools) == 1 else (arrays.prefill_memory, arrays.decode_memory)
     roles = ("prefill and decode",) if len(pools) == 1 else ("prefill", "decode")
     workload = case.workload
-    limited = limited_latencies(steady, arrays.traffic.output_tokens, workload.limit_percentile)[0]
+    limited = limited_latencies(steady, arrays.kinds, workload)[0]
+    first_percentiles, token_percentiles = percentiles_of(steady, arrays.kinds, 0)
     return ServingPrediction(
         fits=bool(arrays.fits[0]),
         first_token_s=first,
@@ -112,11 +123,13 @@ def predict_serving(case: ServingCase, effects: Effects | Fitted | None = None) 
         prefill=_shares(steady.prefill),
         decode=_shares(steady.decode),
         measured_engine=case.fitted is not None or _is_measured(case),
-        missed_limits=tuple(
-            name for name, limit, value in zip(LATENCIES, workload.limits_s, limited, strict=True) if value > limit
+        missed_limits=tuple(_missed(workload, limited.tolist())),
+        first_token_percentiles=first_percentiles,
+        token_percentiles=token_percentiles,
+        classes=tuple(
+            ClassPercentiles(name, *percentiles_of(steady, arrays.kinds, index + 1))
+            for index, name in enumerate(workload.class_names)
         ),
-        first_token_percentiles=first_token_percentiles(steady),
-        token_percentiles=token_percentiles(steady),
     )
 
 
@@ -151,6 +164,14 @@ def _under_arrivals(rate: float, arrays: Arrays, rates: Rates) -> Steady:
         f"the configuration answers at most {low:.3g} requests/s, and its queue would grow without end",
         "lower the rate or add replicas",
     )
+
+
+def _missed(workload: ServingWorkload, limited_s: Sequence[float]) -> Iterator[str]:
+    """Names of the limits that are missed, those of a class after its name: chat.end_to_end_s."""
+    prefixes = ("", *(f"{name}." for name in workload.class_names))
+    for place, (limit, value) in enumerate(zip(workload.limits_s, limited_s, strict=True)):
+        if value > limit:
+            yield prefixes[place // 3] + LATENCIES[place % 3]
 
 
 def _is_measured(case: ServingCase) -> bool:

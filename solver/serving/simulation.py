@@ -64,7 +64,9 @@ def simulate_trace(arrays: Arrays, rates: Rates, requests: Sequence[Request]) ->
     traffic = arrays.traffic
     inputs = np.array([float(each.input_tokens) for each in requests])
     outputs = np.array([float(each.output_tokens) for each in requests])
-    tables = step_tables(arrays, rates, context=float((inputs + outputs / 2.0).mean()))
+    cached = _cached(arrays, inputs)
+    held = float((outputs * (inputs + outputs / 2.0)).sum() / outputs.sum())
+    tables = step_tables(arrays, rates, context=held, longest=float(inputs.max()))
     worker = _Worker(
         tables,
         float(traffic.chunk_tokens[0]),
@@ -76,17 +78,23 @@ def simulate_trace(arrays: Arrays, rates: Rates, requests: Sequence[Request]) ->
     arrivals = np.array([each.arrival_s for each in requests])
     asked = arrivals + float(rates.request_s[0])
     if not traffic.split[0]:
-        first, end = _pool(worker, int(traffic.decode_workers[0]), asked, inputs, outputs)
+        first, end = _pool(worker, int(traffic.decode_workers[0]), asked, (cached, inputs), outputs)
         return _answered(arrivals, first, end, outputs)
-    prefilled, _ = _pool(worker, int(traffic.prefill_workers[0]), asked, inputs, np.ones_like(outputs))
+    prompts = cached, inputs
+    prefilled, _ = _pool(worker, int(traffic.prefill_workers[0]), asked, prompts, np.ones_like(outputs))
     handed = prefilled + float(traffic.transfer_s[0] + rates.hand_over_s[0])
     order = np.argsort(handed, kind="stable")
     first, end = np.empty_like(handed), np.empty_like(handed)
     first[order], end[order] = _pool(
-        worker, int(traffic.decode_workers[0]), handed[order], np.zeros_like(inputs), outputs[order],
-        contexts=inputs[order],
-    )  # fmt: skip
+        worker, int(traffic.decode_workers[0]), handed[order], (inputs[order], inputs[order]), outputs[order]
+    )
     return _answered(arrivals, first, end, outputs)
+
+
+def _cached(arrays: Arrays, inputs: FloatArray) -> FloatArray:
+    """Tokens of prompts that are cached: the same share of each as of the mean prompt, but for one at least."""
+    share = 1.0 - float(arrays.traffic.new_tokens[0] / arrays.traffic.input_tokens[0])
+    return np.minimum(np.round(share * inputs), inputs - 1.0)
 
 
 def _check(requests: Sequence[Request]) -> None:
@@ -110,17 +118,17 @@ def _pool(
     worker: _Worker,
     workers: int,
     arrivals: FloatArray,
-    inputs: FloatArray,
+    prompts: tuple[FloatArray, FloatArray],
     outputs: FloatArray,
-    *,
-    contexts: FloatArray | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Times of first tokens and of ends in a pool of equal workers; prompts of no tokens are ready at once."""
+    """Times of first tokens and of ends in a pool of equal workers.
+
+    ``prompts``: tokens cached already, and those of the whole; where all are cached they are ready at once.
+    """
     first, end = np.empty_like(arrivals), np.empty_like(arrivals)
     for number in range(min(workers, len(arrivals))):
         own = slice(number, None, workers)
-        known = inputs if contexts is None else contexts
-        first[own], end[own] = _run(worker, arrivals[own], inputs[own], outputs[own], known[own])
+        first[own], end[own] = _run(worker, arrivals[own], prompts[0][own], prompts[1][own], outputs[own])
     return first, end
 
 
@@ -157,24 +165,24 @@ class _Batch:
 
 
 def _run(
-    worker: _Worker, arrivals: FloatArray, inputs: FloatArray, outputs: FloatArray, contexts: FloatArray
+    worker: _Worker, arrivals: FloatArray, cached: FloatArray, inputs: FloatArray, outputs: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Times of first tokens and of ends in one worker."""
     first, end = np.zeros_like(arrivals), np.zeros_like(arrivals)
-    waiting: deque[list[float]] = deque()  # request, tokens left to prefill
+    waiting: deque[list[float]] = deque()  # request, tokens that are cached, tokens of its prompt
     batch = _Batch(worker, [])
     clock, sent = 0.0, 0
     while sent < len(arrivals) or waiting or batch.running:
         if not waiting and not batch.running:
             clock = max(clock, float(arrivals[sent]))
         while sent < len(arrivals) and arrivals[sent] <= clock:
-            waiting.append([float(sent), float(inputs[sent])])
+            waiting.append([float(sent), float(cached[sent]), float(inputs[sent])])
             sent += 1
         prompts, started = _admitted(worker, waiting, len(batch.running))
         if not prompts:  # prefilled elsewhere: they decode from this step on
             for request in started:
                 first[request] = clock
-                batch.join(request, contexts[request], outputs[request])
+                batch.join(request, inputs[request], outputs[request])
             started = []
         decode = batch.decode_s()
         steps = 1.0
@@ -187,26 +195,29 @@ def _run(
             clock += steps * decode
         for request in batch.advance(steps):
             end[request] = clock
-            batch.context = max(batch.context - contexts[request] - outputs[request], 0.0)
+            batch.context = max(batch.context - inputs[request] - outputs[request], 0.0)
         for request in started:
             first[request] = end[request] = clock
             if outputs[request] > 1.0:
-                batch.join(request, contexts[request], outputs[request])
+                batch.join(request, inputs[request], outputs[request])
     return first, end
 
 
-def _admitted(worker: _Worker, waiting: deque[list[float]], running: int) -> tuple[list[float], list[int]]:
-    """Tokens of each prompt of the next step, and the requests whose prompts it completes."""
+def _admitted(
+    worker: _Worker, waiting: deque[list[float]], running: int
+) -> tuple[list[tuple[float, float]], list[int]]:
+    """How far the next step takes each prompt, and the requests whose prompts it completes."""
     budget, room = worker.chunk_tokens, worker.most - running
-    prompts: list[float] = []
+    prompts: list[tuple[float, float]] = []
     started: list[int] = []
     while waiting and room > 0 and budget > 0:
-        tokens = min(waiting[0][1], budget)
+        _, done, whole = waiting[0]
+        tokens = min(whole - done, budget)
         budget -= tokens
-        waiting[0][1] -= tokens
         if tokens > 0:
-            prompts.append(tokens)
-        if waiting[0][1] > 0:
+            prompts.append((done, done + tokens))
+        if done + tokens < whole:
+            waiting[0][1] += tokens
             break
         started.append(int(waiting.popleft()[0]))
         room -= 1

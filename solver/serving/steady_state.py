@@ -30,6 +30,7 @@ MORE: Final = 1.1
 """Sequences of a slightly larger batch, to see how steps grow with them."""
 BUSIEST: Final = 0.98
 """Share of the time that a worker may be busy with prompts; above it queues have no length worth the name."""
+TINY: Final = 1e-300
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,21 @@ class Traffic:
 
     ``most_sequences``: the most that decode at once in one worker, by memory and by the engine's limit;
     ``drafts`` and ``yields``: drafted tokens and mean tokens of a step (1 without speculation).  ``new_tokens`` of
-    a prompt are prefilled, the keys and values of the others being cached already.
+    a prompt are prefilled, the keys and values of the others being cached already.  Lengths are means over
+    requests, ``held_tokens`` (of those ``windowed_tokens`` in layers with a window) over sequences that decode;
+    ``chunks``, ``attention`` and the variances are those of ``solver.serving.mixes.Moments``.
     """
 
     input_tokens: FloatArray
     new_tokens: FloatArray
     output_tokens: FloatArray
+    held_tokens: FloatArray
+    windowed_tokens: FloatArray
+    chunks: FloatArray
+    attention: FloatArray
+    length_variance: FloatArray
+    attention_variance: FloatArray
+    covariance: FloatArray
     concurrency: FloatArray
     chunk_tokens: FloatArray
     most_sequences: FloatArray
@@ -60,8 +70,12 @@ class Steady:
     """The steady state, each of shape (n,); ``requests_per_s`` of the whole deployment.
 
     First tokens come ``first_base_s`` after a request at least; a share ``wait_share`` of the requests waits
-    longer, by exponentially distributed seconds of mean ``wait_scale_s``.  ``token_deviation_s`` is the standard
-    deviation of the time per output token between requests.
+    longer, by exponentially distributed seconds of mean ``wait_scale_s``.  A prompt of twice the mean tokens takes
+    ``by_tokens_s`` longer, one of twice the mean attention ``by_attention_s``.  ``token_deviation_s`` is the
+    standard deviation of the time per output token between requests of the mean answer; ``prompt_spread`` of its
+    square comes from the prompts of others, ``both_spread`` from these and their company.  Each second that a
+    request waits for its first token makes its answer, of ``answer_tokens`` after the first on average, last
+    ``behind`` longer: those that came meanwhile are prefilled first.
     """
 
     first_token_s: FloatArray
@@ -75,14 +89,18 @@ class Steady:
     wait_share: FloatArray
     wait_scale_s: FloatArray
     token_deviation_s: FloatArray
+    by_tokens_s: FloatArray
+    by_attention_s: FloatArray
+    prompt_spread: FloatArray
+    both_spread: FloatArray
+    behind: FloatArray
+    answer_tokens: FloatArray
 
 
 def steady_state(decode_loads: Loads, prefill_loads: Loads, rates: Rates, traffic: Traffic) -> Steady:
     """Latencies and throughput; for aggregated cases both pools are the same."""
     split = traffic.split > 0
     outputs = np.maximum(traffic.output_tokens - 1.0, 0.0)
-    context = traffic.input_tokens + traffic.output_tokens / 2.0
-    chunks = np.maximum(1.0, np.ceil(traffic.new_tokens / traffic.chunk_tokens))
     most = traffic.most_sequences * traffic.decode_workers
     running = np.minimum(traffic.concurrency, most)
     per_worker = running / traffic.decode_workers
@@ -95,10 +113,10 @@ def steady_state(decode_loads: Loads, prefill_loads: Loads, rates: Rates, traffi
     room = np.maximum(traffic.chunk_tokens / traffic.new_tokens, 1.0)
     for _ in range(ROUNDS):
         ranks = 1.0 + (prefill_loads.attention_data - 1.0) * busy
-        prefill = _prefill(prefill_loads, rates, traffic, ranks, chunks, prompts)
+        prefill = _prefill(prefill_loads, rates, traffic, ranks, prompts)
         prompt = prefill.total_s
         service = prompt / (prompts * ranks * prefill_loads.pipeline)
-        decode = decode_step(decode_loads, rates, decoding, context, traffic.drafts)
+        decode = _decode(decode_loads, rates, traffic, decoding)
         plain = outputs * decode.total_s / traffic.yields
         period = wait + duration
         delayed = np.where(split, 0.0, rates.interference * service * others * duration / period)
@@ -122,6 +140,7 @@ def steady_state(decode_loads: Loads, prefill_loads: Loads, rates: Rates, traffi
     # each of the others starts a prompt during an answer with the probability that it takes of a period
     chance = np.clip(duration / (wait + duration), 0.0, 1.0)
     disturbed = np.where(split, 0.0, rates.interference * service * np.sqrt(others * chance * (1.0 - chance)))
+    by_tokens, by_attention, varied = _prompt_growth(prefill_loads, rates, traffic, ranks, prompts, prefill)
     return Steady(
         first_token_s=wait + queued,
         token_s=duration / np.maximum(outputs, 1.0),
@@ -133,7 +152,13 @@ def steady_state(decode_loads: Loads, prefill_loads: Loads, rates: Rates, traffi
         first_base_s=np.minimum(base, wait) + queued,
         wait_share=np.ones_like(wait),
         wait_scale_s=np.maximum(wait - base, 0.0),
-        token_deviation_s=disturbed / np.maximum(outputs, 1.0),
+        token_deviation_s=disturbed / np.maximum(outputs, 1.0) * np.sqrt(1.0 + varied),
+        by_tokens_s=by_tokens,
+        by_attention_s=by_attention,
+        prompt_spread=np.ones_like(wait),
+        both_spread=np.zeros_like(wait),
+        behind=np.zeros_like(wait),
+        answer_tokens=np.maximum(outputs, 1.0),
     )
 
 
@@ -143,23 +168,21 @@ def open_state(
     """Latencies under random arrivals at ``requests_per_s`` (n,) instead of a number of requests in flight.
 
     A step that prefills also decodes, so that each of its p prompts holds up the next ones by S = s + t_decode / p.
-    They wait as in M/D/1, u S / (2 (1 - u)) at u = arrivals x S (Pollaczek-Khinchine; so DistServe, arXiv
-    2401.09670, section 3.1), and for half of the decode step that runs when they come (queues with vacations,
-    Fuhrmann & Cooper 1985).  b = rate x D sequences decode (Little's law).  ``queue_s`` is infinite where prefill
-    or decoding cannot keep up.
+    They wait as in M/G/1, (1 + v) u S / (2 (1 - u)) at u = arrivals x S with the variance v of S between prompts
+    over its square (Pollaczek-Khinchine; with v = 0 DistServe, arXiv 2401.09670, section 3.1), and for half of the
+    decode step that runs when they come (queues with vacations, Fuhrmann & Cooper 1985).  b = rate x D sequences
+    decode (Little's law).  ``queue_s`` is infinite where prefill or decoding cannot keep up.
     """
     split = traffic.split > 0
     outputs = np.maximum(traffic.output_tokens - 1.0, 0.0)
-    context = traffic.input_tokens + traffic.output_tokens / 2.0
-    chunks = np.maximum(1.0, np.ceil(traffic.new_tokens / traffic.chunk_tokens))
     room = np.maximum(traffic.chunk_tokens / traffic.new_tokens, 1.0)
     arrivals, answers = requests_per_s / traffic.prefill_workers, requests_per_s / traffic.decode_workers
     busy, decoding, prompts = np.zeros_like(arrivals), np.ones_like(arrivals), np.ones_like(arrivals)
     for _ in range(OPEN_ROUNDS):
         ranks = 1.0 + (prefill_loads.attention_data - 1.0) * busy
-        prefill = _prefill(prefill_loads, rates, traffic, ranks, chunks, prompts)
+        prefill = _prefill(prefill_loads, rates, traffic, ranks, prompts)
         service = prefill.total_s / (prompts * ranks * prefill_loads.pipeline)
-        decode = decode_step(decode_loads, rates, decoding, context, traffic.drafts)
+        decode = _decode(decode_loads, rates, traffic, decoding)
         mixed = np.where(split, 0.0, decode.total_s)
         busy = 0.5 * (busy + np.minimum(arrivals * service, 1.0))
         prompts = 0.5 * (prompts + np.clip(arrivals * (prefill.total_s + mixed) / ranks, 1.0, room))
@@ -170,50 +193,86 @@ def open_state(
     keeps_up = (busy < BUSIEST) & (left > 1.0 - BUSIEST) & (wanted < traffic.most_sequences)
     held = service + mixed / (prompts * ranks)
     share = np.minimum(arrivals * held, BUSIEST)
-    scale = 0.5 * held / (1.0 - share)
+    by_tokens, by_attention, varied = _prompt_growth(prefill_loads, rates, traffic, ranks, prompts, prefill)
+    scale = 0.5 * (1.0 + varied * (service / held) ** 2) * held / (1.0 - share)
     base = prefill.total_s + 1.5 * mixed + rates.request_s
     base = base + np.where(split, traffic.transfer_s + rates.hand_over_s, 0.0)
-    more = decode_step(decode_loads, rates, MORE * decoding, context, traffic.drafts).total_s
+    first = base + share * scale
+    disturbed = np.where(split, 0.0, rates.interference * service)
+    behind = np.where(outputs > 0, disturbed * answers, 0.0) / np.maximum(left, 1.0 - BUSIEST)
+    lasting = duration + behind * first
+    more = _decode(decode_loads, rates, traffic, MORE * decoding).total_s
+    spread = _open_spread(
+        disturbed / np.maximum(outputs, 1.0),
+        (more - decode.total_s) / ((MORE - 1.0) * decoding) / traffic.yields,
+        1.0 + varied,
+    )
+    variance = wanted * sum(spread)
     return Steady(
-        first_token_s=base + share * scale,
-        token_s=duration / np.maximum(outputs, 1.0),
+        first_token_s=first,
+        token_s=lasting / np.maximum(outputs, 1.0),
         requests_per_s=requests_per_s,
-        decoding=decoding,
+        decoding=np.clip(answers * lasting, 1.0, traffic.most_sequences),
         queue_s=np.where(keeps_up, 0.0, np.inf),
         prefill=prefill,
         decode=decode,
         first_base_s=base,
         wait_share=share,
         wait_scale_s=scale,
-        token_deviation_s=_open_deviation(
-            np.where(split, 0.0, rates.interference * service),
-            (more - decode.total_s) / ((MORE - 1.0) * decoding) / traffic.yields,
-            wanted,
-            outputs,
-            left,
-        ),
+        token_deviation_s=np.asarray(np.sqrt(variance) / np.maximum(left, 1.0 - BUSIEST)),
+        by_tokens_s=by_tokens,
+        by_attention_s=by_attention,
+        prompt_spread=spread[0] / np.maximum(sum(spread), TINY),
+        both_spread=spread[1] / np.maximum(sum(spread), TINY),
+        behind=behind,
+        answer_tokens=np.maximum(outputs, 1.0),
     )
 
 
-def _open_deviation(
-    disturbance: FloatArray, growth: FloatArray, answers: FloatArray, outputs: FloatArray, left: FloatArray
-) -> FloatArray:
-    """Standard deviation of the time per output token between requests under random arrivals.
+def _open_spread(
+    delay: FloatArray, growth: FloatArray, square: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Variance of the time per output token under random arrivals, over the expected answers at once.
 
-    A request that arrives during an answer of D seconds delays it by ``disturbance``, and decodes beside it for as
-    long as both last, as does one that came up to D before; either makes steps longer by ``growth`` seconds.  Of n
-    expected ``answers`` at once, Campbell's theorem gives the variance n (a^2 + a g + 2 g^2 / 3), a being the
-    delay over the tokens of an answer.
+    A request that arrives during an answer of D seconds delays each of its tokens by ``delay``, and decodes beside
+    it for as long as both last, as does one that came up to D before; either makes steps longer by ``growth``
+    seconds.  Of n expected answers at once, Campbell's theorem gives the variance n (a^2 + a g + 2 g^2 / 3) from
+    prompts, both and company; ``square`` is the mean of a^2 over its mean's square.
     """
-    delay = disturbance / np.maximum(outputs, 1.0)
-    variance = answers * (delay**2 + delay * growth + 2.0 / 3.0 * growth**2)
-    return np.asarray(np.sqrt(variance) / np.maximum(left, 1.0 - BUSIEST))
+    return delay**2 * square, delay * growth, 2.0 / 3.0 * growth**2
 
 
 def _prefill(
-    loads: Loads, rates: Rates, traffic: Traffic, ranks: FloatArray, chunks: FloatArray, prompts: FloatArray
+    loads: Loads, rates: Rates, traffic: Traffic, ranks: FloatArray, prompts: FloatArray, times: float = 1.0
 ) -> StepTime:
-    return prefill_step(loads, rates, traffic.new_tokens, ranks, chunks, prompts, traffic.input_tokens)
+    """Prefill of prompts of ``times`` the mean tokens."""
+    new, whole = times * traffic.new_tokens, times * traffic.input_tokens
+    return prefill_step(loads, rates, new, ranks, traffic.chunks, prompts, whole, traffic.attention)
+
+
+def _decode(loads: Loads, rates: Rates, traffic: Traffic, sequences: FloatArray) -> StepTime:
+    return decode_step(loads, rates, sequences, traffic.held_tokens, traffic.drafts, traffic.windowed_tokens)
+
+
+def _prompt_growth(
+    loads: Loads, rates: Rates, traffic: Traffic, ranks: FloatArray, prompts: FloatArray, prefill: StepTime
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Seconds of a prompt by its tokens and by its attention, and the variance of its time over the mean's square.
+
+    Straight lines through the mean prompt; nothing where all prompts are alike.
+    """
+    nothing = np.zeros_like(ranks)
+    if not traffic.length_variance.any():
+        return nothing, nothing, nothing
+    more = _prefill(loads, rates, traffic, ranks, prompts, MORE)
+    body, longer = (each.total_s - each.attention_s for each in (prefill, more))
+    by_tokens, by_attention = (longer - body) / (MORE - 1.0) / prompts, prefill.attention_s / prompts
+    variance = (
+        by_tokens**2 * traffic.length_variance
+        + 2.0 * by_tokens * by_attention * traffic.covariance
+        + by_attention**2 * traffic.attention_variance
+    )
+    return by_tokens, by_attention, variance / (prefill.total_s / prompts) ** 2
 
 
 def _closed_queue(service: FloatArray, customers: FloatArray, elsewhere: FloatArray) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Final, TypeVar
 
@@ -15,7 +16,7 @@ from solver.serving.steps import decode_step, prefill_step
 Columns = TypeVar("Columns", Loads, Rates)
 BATCHES: Final = 40
 """Batch sizes of the table of decode steps, in geometric order."""
-PROMPTS: Final = 24
+PROMPTS: Final = 48
 """Prompt lengths of the table of prefills, likewise."""
 
 
@@ -39,14 +40,19 @@ class StepTables:
             np.interp(batch, self.batches, self.decode_s) + context * np.interp(batch, self.batches, self.context_s)
         )
 
-    def prefill(self, prompts: list[float]) -> float:
-        """Seconds of a step that prefills prompts of so many tokens."""
-        body = float(np.interp(sum(prompts), self.tokens, self.prefill_s))
-        return body + float(np.interp(prompts, self.tokens, self.attention_s).sum())
+    def prefill(self, prompts: Sequence[tuple[float, float]]) -> float:
+        """Seconds of a step that takes prompts on, each from so many tokens to so many."""
+        ends = np.array(prompts)
+        body = float(np.interp((ends[:, 1] - ends[:, 0]).sum(), self.tokens, self.prefill_s))
+        attention = np.interp(ends, self.tokens, self.attention_s, left=0.0)
+        return body + float((attention[:, 1] - attention[:, 0]).sum())
 
 
-def step_tables(arrays: Arrays, rates: Rates, *, context: float) -> StepTables:
-    """Tables of the first case of ``arrays``; decode steps grow as they do around ``context`` tokens."""
+def step_tables(arrays: Arrays, rates: Rates, *, context: float, longest: float) -> StepTables:
+    """Tables of the first case of ``arrays``, for prompts up to ``longest``.
+
+    Decode steps grow as they do around ``context`` tokens.
+    """
     traffic = arrays.traffic
     most = float(traffic.most_sequences[0])
     batches = np.unique(np.round(np.geomspace(1.0, max(most, 2.0), BATCHES)))
@@ -57,7 +63,7 @@ def step_tables(arrays: Arrays, rates: Rates, *, context: float) -> StepTables:
         decode_step(decode, here, batches, np.full(len(batches), share * context), drafts).total_s
         for share in (0.5, 1.5)
     )
-    largest = max(float(traffic.input_tokens[0]) * 4.0, float(traffic.chunk_tokens[0]), 2.0)
+    largest = max(longest, float(traffic.chunk_tokens[0]), 2.0)
     tokens = np.geomspace(1.0, largest, PROMPTS)
     ones = np.ones(PROMPTS)
     prefill = prefill_step(_repeated(arrays.prefill, PROMPTS), _repeated(rates, PROMPTS), tokens, ones, ones, ones)

@@ -35,16 +35,22 @@ class StepTime:
 
 
 def decode_step(
-    loads: Loads, rates: Rates, sequences: FloatArray, context: FloatArray, drafts: FloatArray
+    loads: Loads,
+    rates: Rates,
+    sequences: FloatArray,
+    context: FloatArray,
+    drafts: FloatArray,
+    windowed: FloatArray | None = None,
 ) -> StepTime:
     """One decode step of ``sequences`` of a worker at mean ``context``; each advances ``1 + drafts`` positions.
 
+    ``windowed`` is the mean context in layers with a window (default: of sequences that all have ``context``).
     In a pipeline each micro-batch of ``sequences`` / pipeline passes the stages one after the other.
     """
     batch = np.maximum(sequences / loads.pipeline, 1.0)
     rank = np.maximum(batch / loads.attention_data, 1.0)
     positions = 1.0 + drafts
-    windowed = np.minimum(context, loads.window)
+    windowed = np.minimum(context, loads.window) if windowed is None else windowed
     cache = rank * (context * loads.cache_full_bytes + windowed * loads.cache_window_bytes)
     flops = rank * positions * (context * loads.decode_attention_flops + windowed * loads.decode_window_flops)
     attention = _roofline(
@@ -71,20 +77,22 @@ def prefill_step(
     chunks: FloatArray,
     prompts: FloatArray,
     context: FloatArray | None = None,
+    attention: FloatArray | float = 1.0,
 ) -> StepTime:
     """Prefill of ``prompts`` side by side on each of ``ranks`` attention ranks, in ``chunks`` steps.
 
     Each has ``tokens`` to compute at the end of ``context`` tokens (default: as many), the others being cached.
+    Prompts of several lengths have ``attention`` times the FLOPs of attention of the mean prompt.
     """
     whole = tokens if context is None else context
-    flops = prompts * (_prompt_flops(loads, whole) - _prompt_flops(loads, whole - tokens))
+    flops = prompts * (prompt_flops(loads, whole) - prompt_flops(loads, whole - tokens)) * attention
     attention = flops / (loads.attention_peak * rates.attention_share)
     rank = prompts * tokens / chunks
     one = _step(loads, rates, rank, rank * ranks, attention / chunks, prompts, rates.prefill_layer_s)
     return _times(one, chunks * rates.prefill_factor)
 
 
-def _prompt_flops(loads: Loads, tokens: FloatArray) -> FloatArray:
+def prompt_flops(loads: Loads, tokens: FloatArray) -> FloatArray:
     """FLOPs of attention of a prompt: each token meets those before it, in windowed layers those in the window."""
     windowed = np.minimum(tokens, loads.window)
     return np.asarray(

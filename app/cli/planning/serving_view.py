@@ -8,6 +8,7 @@ from rich.text import Text
 
 from app.cli.terminal import bullets, pairs, section
 from app.documents.serving_prediction import (
+    ClassPercentilesDocument,
     IntervalDocument,
     PercentilesDocument,
     ServingPredictionDocument,
@@ -47,10 +48,19 @@ def _figures(found: ServingPredictionDocument) -> tuple[tuple[str, str], ...]:
         ("  of 50, 90, 99 % of the requests", _percentiles(found.time_to_first_token_percentiles_ms)),
         ("time per output token", f"{_range(found.time_per_output_token_ms)} ms"),
         ("  of 50, 90, 99 % of the requests", _percentiles(found.time_per_output_token_percentiles_ms)),
+        *(row for each in found.classes for row in _class_figures(each)),
         ("output", f"{_range(found.output_tokens_per_s)} tokens/s"),
         ("output of a GPU", f"{each}, {plural(found.gpus, 'GPU')} on {plural(len(found.nodes), 'node')}"),
         ("requests", f"{found.requests_per_s:,.3g} a second, {found.concurrency:,.4g} in flight"),
         ("largest batch", f"{count(found.most_requests)} requests at once in all"),
+    )
+
+
+def _class_figures(found: ClassPercentilesDocument) -> tuple[tuple[str, str], ...]:
+    """Percentiles of one class."""
+    return (
+        (f"  of {found.name}: to first token", _percentiles(found.time_to_first_token_percentiles_ms)),
+        (f"  of {found.name}: per output token", _percentiles(found.time_per_output_token_percentiles_ms)),
     )
 
 

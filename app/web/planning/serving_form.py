@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -54,6 +55,7 @@ _OTHERS: Final = {
     "workload_file": "Workload file",
     "workload_text": "Workload",
     "others_text": "More models",
+    "classes_text": "Classes of requests",
     "modes": "Phases",
     "avoid_nodes": "Nodes to avoid",
     "time_limit_s": "Time limit, seconds",
@@ -106,6 +108,8 @@ def filled_serving(values: Typed, workload: Mapping[str, Any]) -> Typed:
         found[f"pinned_{name}"] = str(value)
     if "modes" in workload:
         found["modes"] = tuple(map(str, workload["modes"]))
+    if workload.get("classes"):
+        found["classes_text"] = "\n".join(f"- {json.dumps(each)}" for each in workload["classes"])
     found["avoid_nodes"] = ", ".join(workload.get("avoid_nodes", ()))
     return found
 
@@ -122,6 +126,9 @@ def workload_data(values: Typed) -> dict[str, Any]:
     data |= {name: values[name] for name in _WORDS if values[name]}
     if drafts := {name: number(values[name]) for name in _DRAFTS if values[name].strip()}:
         data["speculation"] = drafts
+    if values["classes_text"].strip():
+        listed = parse_text(values["classes_text"], what="classes")
+        data["classes"] = listed if isinstance(listed, list) else [listed]
     data["avoid_nodes"] = names(values["avoid_nodes"])
     data["pinned"] = {
         name: number(values[f"pinned_{name}"]) for name in PINNABLE if values[f"pinned_{name}"].strip()
@@ -144,6 +151,8 @@ def _at_field(problem: FieldProblem, values: Typed) -> FormProblem:
         path = (rest if top in {"workload", "options"} else problem.field).split(".")
         pins = (name for name in PINNABLE if values[f"pinned_{name}"].strip())
         name = "_".join((*path, *pins)[:2]) if path[0] == "pinned" else path[-1]
+        if path[0].startswith("classes") and not in_box:
+            return FormProblem("classes_text", LABELS["classes_text"], str(problem))
         anchor = "workload_text" if in_box else name if name in LABELS else ""
         if anchor == name and anchor:
             return FormProblem(anchor, LABELS[anchor], sentence_of(problem))

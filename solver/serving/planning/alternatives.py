@@ -238,6 +238,6 @@ def _missing(model: int, prices: Priced, zones: Sequence[Zone]) -> Iterator[Serv
         output_tokens_per_s=None,
         objective=None,
         worse_by=None,
-        reason=LIMIT_LOSSES[worst],
+        reason=LIMIT_LOSSES[worst % 3],
         reason_value=float(points.limited_s[row, worst]),
     )

@@ -45,7 +45,7 @@ def replica_groups(
                 first_token_s=_raised(prediction.first_token_s, float(settled.at.first_token_s[row])),
                 token_s=prediction.token_s,
                 output_tokens_per_s=prediction.output_tokens_per_s,
-                limited_s=LimitedLatencies(*settled.at.limited_s[row].tolist()),
+                limited_s=LimitedLatencies.of(settled.at.limited_s[row].tolist(), served.workload.class_names),
                 transfer=_transfer(case, placed),
             )
         )
@@ -82,9 +82,7 @@ def model_figures(model: int, groups: Sequence[ReplicaGroup], *, is_measured: bo
         first_token_s=_joined(groups, lambda each: each.first_token_s, lambda each: each.share),
         token_s=_joined(groups, lambda each: each.token_s, lambda each: each.share),
         output_tokens_per_s=_joined(groups, lambda each: each.output_tokens_per_s, lambda _: 1.0),
-        limited_s=LimitedLatencies(
-            *(max(column) for column in zip(*(each.limited_s.values_s for each in groups), strict=True))
-        ),
+        limited_s=groups[0].limited_s.largest(each.limited_s for each in groups),
         measured_engine=is_measured,
     )
 

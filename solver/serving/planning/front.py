@@ -49,7 +49,7 @@ def front_of(
     )
 
 
-def _chosen(model: int, group: ReplicaGroup, outputs: int) -> FrontPoint:
+def _chosen(model: int, group: ReplicaGroup, outputs: float) -> FrontPoint:
     return FrontPoint(
         model=model,
         gpu_kind=group.replicas[0].gpu_kind,

@@ -94,7 +94,7 @@ def nothing_priced(served: ServedModel) -> Priced:
     """No group at all."""
     nothing = np.zeros(0, dtype=np.int64)
     none = np.zeros(0)
-    empty = Points(nothing, none, none, none, none, np.empty((0, 3)), none > 0)
+    empty = Points(nothing, none, none, none, none, np.empty((0, len(served.workload.limits_s))), none > 0)
     return Priced(served, (), None, empty, nothing, 0, 0)
 
 

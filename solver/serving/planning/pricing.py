@@ -57,7 +57,7 @@ class WorkerTable:
 class Points:
     """Groups (P,) at loads: requests in flight, rates, mean latencies, and whether the limits are met.
 
-    ``limited_s`` (P, 3) are the latencies that limits hold for, in the order of ``ServingWorkload.limits_s``.
+    ``limited_s`` (P, L) are the latencies that limits hold for, in the order of ``ServingWorkload.limits_s``.
     """
 
     group: IntArray
@@ -68,8 +68,8 @@ class Points:
     limited_s: FloatArray
     meets: BoolArray
 
-    def excess(self, limits_s: tuple[float, float, float]) -> FloatArray:
-        """Factors (P, 3) by which limits are missed; below 1 where they are met."""
+    def excess(self, limits_s: tuple[float, ...]) -> FloatArray:
+        """Factors (P, L) by which limits are missed; below 1 where they are met."""
         return np.asarray(self.limited_s / limits_s)
 
 
@@ -144,6 +144,7 @@ def cases_of(table: WorkerTable, groups: Sequence[Group]) -> tuple[Arrays, Rates
         ),
         decode_memory=take(table.arrays.decode_memory, decode),
         prefill_memory=take(table.arrays.prefill_memory, prefill),
+        kinds=table.arrays.kinds,
     )
     return arrays, rates
 
@@ -151,9 +152,9 @@ def cases_of(table: WorkerTable, groups: Sequence[Group]) -> tuple[Arrays, Rates
 def take_cases(cases: tuple[Arrays, Rates], rows: IntArray) -> tuple[Arrays, Rates]:
     """Cases at ``rows``."""
     arrays, rates = cases
-    return Arrays(**{field.name: take(getattr(arrays, field.name), rows) for field in fields(Arrays)}), take(
-        rates, rows
-    )
+    columns = (field.name for field in fields(Arrays) if field.name != "kinds")
+    taken = Arrays(**{name: take(getattr(arrays, name), rows) for name in columns}, kinds=arrays.kinds)
+    return taken, take(rates, rows)
 
 
 def most_in_flight(cases: tuple[Arrays, Rates]) -> FloatArray:
@@ -186,7 +187,8 @@ def closed_at(served: ServedModel, cases: tuple[Arrays, Rates], group: IntArray,
     points = _points(served, cases, group, concurrency, state)
     late = waiting_s(served, concurrency, points.requests_per_s, points.token_s) - points.first_token_s
     late = np.maximum(late, 0.0)
-    limited = points.limited_s + np.stack([late, np.zeros_like(late), late], axis=1)
+    later = np.stack([late, np.zeros_like(late), late], axis=1)
+    limited = points.limited_s + np.tile(later, points.limited_s.shape[1] // 3)
     found = replace(points, concurrency=concurrency, first_token_s=points.first_token_s + late, limited_s=limited)
     return replace(found, meets=points.meets & (found.excess(served.workload.limits_s) <= 1.0).all(axis=1))
 
@@ -221,7 +223,7 @@ def _points(
         block = slice(start, start + BLOCK)
         arrays, rates = take_cases(cases, group[block])
         steady = state(arrays, rates, loads[block])
-        limited = limited_latencies(steady, arrays.traffic.output_tokens, served.workload.limit_percentile)
+        limited = limited_latencies(steady, arrays.kinds, served.workload)
         parts.append((steady.first_token_s, steady.token_s, limited, steady.requests_per_s, steady.queue_s))
     first, token, limited, rate, queue = (np.concatenate(each) for each in zip(*parts, strict=True))
     outputs = served.workload.output_tokens - 1

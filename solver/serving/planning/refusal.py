@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import cycle
 from typing import Final
 
 import numpy as np
@@ -103,7 +104,7 @@ def _tightest(prices: Priced) -> NoServingReason:
     """Which limit no group meets at any load, or both together."""
     over = prices.points.excess(prices.served.workload.limits_s).min(axis=0)
     reasons = (NoServingReason.FIRST_TOKEN_LIMIT, NoServingReason.TOKEN_LIMIT, NoServingReason.ANSWER_LIMIT)
-    return next((reason for reason, least in zip(reasons, over, strict=True) if least > 1), _TOGETHER)
+    return next((reason for reason, least in zip(cycle(reasons), over, strict=False) if least > 1), _TOGETHER)
 
 
 def _excess(prices: Priced) -> FloatArray:
@@ -120,7 +121,7 @@ def _nearest(prices: Priced, zones: Sequence[Zone]) -> NearestServing:
         first_token_s=float(points.first_token_s[row]),
         token_s=float(points.token_s[row]),
         requests_per_s=float(points.requests_per_s[row]),
-        limited_s=LimitedLatencies(*points.limited_s[row].tolist()),
+        limited_s=LimitedLatencies.of(points.limited_s[row].tolist(), prices.served.workload.class_names),
     )
 
 
@@ -129,10 +130,11 @@ def raised_limits(prices: Priced) -> Iterator[Remedy]:
     limits, values = prices.served.workload.limits_s, prices.points.limited_s
     misses = prices.points.excess(limits) > 1
     kinds = (RemedyKind.FIRST_TOKEN_LIMIT, RemedyKind.TOKEN_LIMIT, RemedyKind.ANSWER_LIMIT)
-    for column, (kind, limit) in enumerate(zip(kinds, limits, strict=True)):
+    names = ("", *prices.served.workload.class_names)
+    for column, limit in enumerate(limits):
         others_met = ~np.delete(misses, column, axis=1).any(axis=1)
         if others_met.any() and (lowest := float(values[others_met, column].min())) > limit:
-            yield Remedy(kind, lowest)
+            yield Remedy(kinds[column % 3], lowest, names[column // 3])
     if (misses.sum(axis=1) > 1).all():
         yield Remedy(RemedyKind.LIMITS)
 

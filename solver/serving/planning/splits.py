@@ -76,7 +76,7 @@ def _is_priced_with(slot: int, shape: Shape) -> bool:
 def _prompts_per_s(table: WorkerTable) -> FloatArray:
     """Prompts a second (W,) of a worker that prefills only; 0 where one takes longer than the limit."""
     alone, busy = (_steady(table, np.array(load), prefill=1.0, decode=MANY) for load in (1.0, MANY))
-    meets = table.fits & (_limited_s(table, alone)[:, 0] <= table.served.workload.limits_s[0])
+    meets = table.fits & _meets(table, alone, 0)
     return np.asarray(np.where(meets, busy.requests_per_s, 0.0))
 
 
@@ -87,7 +87,7 @@ def _answers_per_s(table: WorkerTable, share: float) -> FloatArray:
         return _steady(table, load, prefill=MANY, decode=1.0)
 
     def meets_at(load: FloatArray) -> BoolArray:
-        return np.asarray(_limited_s(table, at(load))[:, 1] <= table.served.workload.limits_s[1])
+        return _meets(table, at(load), 1)
 
     most = table.arrays.traffic.most_sequences
     low, high = np.ones_like(most), most
@@ -100,8 +100,11 @@ def _answers_per_s(table: WorkerTable, share: float) -> FloatArray:
     return np.asarray(np.where(meets, at(np.maximum(1.0, share * low)).requests_per_s, 0.0))
 
 
-def _limited_s(table: WorkerTable, steady: Steady) -> FloatArray:
-    return limited_latencies(steady, table.arrays.traffic.output_tokens, table.served.workload.limit_percentile)
+def _meets(table: WorkerTable, steady: Steady, latency: int) -> BoolArray:
+    """Workers (W,) that meet the limits on one of ``LATENCIES``."""
+    workload = table.served.workload
+    limited = limited_latencies(steady, table.arrays.kinds, workload)[:, latency::3]
+    return np.asarray((limited <= workload.limits_s[latency::3]).all(axis=1))
 
 
 def _steady(table: WorkerTable, load: FloatArray, *, prefill: float, decode: float) -> Steady:

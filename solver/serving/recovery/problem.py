@@ -90,7 +90,7 @@ class RecoveryProblem:
 def request_flop(served: ServedModel) -> float:
     """The model's own FLOPs of one request, weighted as its tokens are: each token once through the model."""
     workload = served.workload
-    prompt = workload.input_tokens * (1.0 - workload.prefix_share)
-    length = workload.input_tokens + workload.output_tokens
+    prompt = workload.new_tokens
+    length = round(workload.input_tokens + workload.output_tokens)
     each = forward_flops_per_token(served.architecture, length).total
     return served.weight * each * (prompt + workload.output_tokens)

@@ -55,6 +55,28 @@ def test_times_throughput_memory_and_where_the_time_goes(
     assert found["requests_per_s"] * 512 == pytest.approx(found["output_tokens_per_s"]["value"])
 
 
+CLASSES = """kind: serving
+requests_per_s: 2
+weights: fp8
+classes:
+- {name: chat, share: 3, input_tokens: {quantiles: {p50: 500, p99: 4000}}, output_tokens: 200}
+- {name: long, input_tokens: 8000, output_tokens: 50, time_to_first_token_ms: 1}
+"""
+
+
+def test_classes_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Percentiles of each, and the class whose limit is missed."""
+    assert main(_predict(tmp_path, workload=CLASSES)) == 0
+    screen = capsys.readouterr().out
+    assert "of chat: to first token" in screen
+    assert "the limit long.time_to_first_token_ms is missed" in screen
+    assert main([*_predict(tmp_path, workload=CLASSES), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["name"] for each in found["classes"]] == ["chat", "long"]
+    chat, long = (each["time_to_first_token_percentiles_ms"]["p50"] for each in found["classes"])
+    assert chat < long
+
+
 def test_split_pools_take_nodes_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each pool has its memory."""
     workers = "prefill: {tensor: 4}\ndecode: {tensor: 2, replicas: 2}\n"

@@ -10,10 +10,19 @@ import pytest
 from app.documents.reading import read_document
 from app.documents.serving import GOAL_FIELDS, ServingWorkloadDocument
 from app.documents.serving_plan import NoServingPlanDocument, ServingPlanDocument, serving_document
+from cluster_models.serving.figures import LimitedLatencies
 from cluster_models.serving.goal import ServingGoal, ServingMode, ServingObjective
 from cluster_models.serving.plan import ServingPlan
 from cluster_models.serving.workload import Speculation, Worker
-from tests.serving_plans import nothing_serves, over_nodes, served, split_phases, two_models, two_replicas
+from tests.serving_plans import (
+    nothing_serves,
+    over_nodes,
+    served,
+    split_phases,
+    two_models,
+    two_replicas,
+    with_classes,
+)
 
 PLANS = {
     "two replicas": two_replicas(),
@@ -56,6 +65,21 @@ def test_a_workload_comes_back_from_its_document() -> None:
     given = replace(served(speculation=Speculation(3, 1.5), memory_fraction=0.75), weight=3.0)
     document = ServingWorkloadDocument.from_served(given)
     assert document.served(given.architecture) == given
+
+
+def test_classes_come_back_from_their_document() -> None:
+    """Constants as numbers, distributions as histograms, limits in milliseconds; so does a plan with them."""
+    given = with_classes()
+    document = ServingWorkloadDocument.from_served(given)
+    assert document.input_tokens is None
+    assert [each.input_tokens for each in document.classes or ()][:1] == [512]
+    assert document.served(given.architecture) == given
+    plan = two_replicas()
+    limited = LimitedLatencies.of([0.25, 0.015625, 8.0, 0.5, 0.015625, 2.0, 0.25, 0.03125, 4.0], ("chat", "long"))
+    figures = tuple(replace(each, limited_s=limited) for each in plan.figures)
+    plan = replace(plan, models=(given,), figures=figures)
+    text = serving_document(plan).model_dump_json()
+    assert read_document(ServingPlanDocument, json.loads(text), what="plan").to_plan() == plan
 
 
 @pytest.mark.parametrize("kind", [ServingPlanDocument, NoServingPlanDocument])

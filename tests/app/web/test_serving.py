@@ -56,6 +56,24 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
         yield client
 
 
+def test_classes_are_typed_as_yaml() -> None:
+    """In place of the mean lengths; problems stand at their box, and a workload comes back into it."""
+    text = "- {name: chat, share: 3, input_tokens: 512, output_tokens: {quantiles: {p50: 100, p90: 300}}}"
+    blank = blank_serving(time_limit_s=60)
+    given, _ = typed(FormData(_form(classes_text=text, input_tokens="", output_tokens="")), blank)
+    workload = serving_request(given).workload
+    assert workload.classes is not None
+    assert workload.to_workload().class_names == ("chat",)
+    again = filled_serving(blank, workload.model_dump(mode="json", exclude_unset=True))
+    assert workload_data(again)["classes"] == workload_data(given)["classes"]
+    fields = _form(classes_text=text.replace("512", "0"), input_tokens="", output_tokens="")
+    wrong, _ = typed(FormData(fields), blank)
+    with pytest.raises(InvalidInput) as refused:
+        serving_request(wrong)
+    (problem,) = at_serving_fields(problems_of(refused.value), wrong)
+    assert (problem.anchor, "classes[0].input_tokens" in problem.text) == ("classes_text", True)
+
+
 def test_a_plan_goes_from_the_form_to_its_page(client: TestClient) -> None:
     """The decision, latencies against limits, places, memory, front, proof, alternatives and exports."""
     assert 'href="/plans/new/serving"' in client.get("/plans/new").text

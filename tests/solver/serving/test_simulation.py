@@ -10,7 +10,8 @@ import pytest
 from cluster_models.errors import InvalidWorkload
 from cluster_models.serving.workload import Pool, ServingWorkload, WeightFormat, Worker
 from solver.serving.cases import Arrays, ServingCase, arrays_of
-from solver.serving.percentiles import first_token_at, limited_latencies, token_at
+from solver.serving.mixes import Kinds
+from solver.serving.percentiles import first_token_at, latencies_at, token_at
 from solver.serving.predict import predict_serving, predict_trace
 from solver.serving.rates import Rates, rates_of
 from solver.serving.simulation import Answered, Request, simulate_trace
@@ -30,8 +31,8 @@ def _arrays(serving: ServingCase) -> tuple[Arrays, Rates]:
     return arrays_of([serving]), replace(rates, interference=np.ones(1))
 
 
-def _both(serving: ServingCase, *, requests: int = 3000) -> tuple[Answered, Steady]:
-    """The simulation of random arrivals without its start, and the closed form."""
+def _both(serving: ServingCase, *, requests: int = 3000) -> tuple[Answered, Steady, Kinds]:
+    """The simulation of random arrivals without its start, and the closed form with the kinds of its requests."""
     load = serving.workload
     assert load.requests_per_s is not None
     times = np.cumsum(np.random.default_rng(1).exponential(1.0 / load.requests_per_s, requests))
@@ -39,9 +40,8 @@ def _both(serving: ServingCase, *, requests: int = 3000) -> tuple[Answered, Stea
     arrays, rates = _arrays(serving)
     found = simulate_trace(arrays, rates, trace)
     settled = Answered(found.first_token_s[WARM_UP:], found.token_s[WARM_UP:], found.end_s[WARM_UP:])
-    return settled, open_state(
-        arrays.decode, arrays.prefill, rates, arrays.traffic, np.array([load.requests_per_s])
-    )
+    closed = open_state(arrays.decode, arrays.prefill, rates, arrays.traffic, np.array([load.requests_per_s]))
+    return settled, closed, arrays.kinds
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(2048, 256), (1024, 512)])
@@ -51,20 +51,20 @@ def test_closed_form_agrees_with_the_trace(rate: float, inputs: int, outputs: in
 
     Times to the last token: percentiles within 10 %.
     """
-    trace, closed = _both(_case(rate, inputs, outputs))
+    trace, closed, kinds = _both(_case(rate, inputs, outputs))
     assert closed.first_token_s[0] == pytest.approx(trace.first_token_s.mean(), rel=0.06)
     assert closed.token_s[0] == pytest.approx(trace.token_s.mean(), rel=0.06)
     for share in (0.5, 0.9, 0.99):
         assert first_token_at(closed, share)[0] == pytest.approx(np.quantile(trace.first_token_s, share), rel=0.2)
         assert token_at(closed, share)[0] == pytest.approx(np.quantile(trace.token_s, share), rel=0.1)
         whole = trace.first_token_s + (outputs - 1) * trace.token_s
-        limited = limited_latencies(closed, np.array([float(outputs)]), share)[0]
+        limited = latencies_at(closed, kinds, 0, share)[0]
         assert limited[2] == pytest.approx(np.quantile(whole, share), rel=0.1)
 
 
 def test_split_pools_agree_with_the_trace() -> None:
     """Prefill workers queue as in M/D/1; decode workers are not held up."""
-    trace, closed = _both(_case(4.0, 2048, 256, prefill=Pool(Worker(tensor=4))))
+    trace, closed, _ = _both(_case(4.0, 2048, 256, prefill=Pool(Worker(tensor=4))))
     assert closed.first_token_s[0] == pytest.approx(trace.first_token_s.mean(), rel=0.1)
     assert closed.token_s[0] == pytest.approx(trace.token_s.mean(), rel=0.06)
 

@@ -10,6 +10,7 @@ from cluster_models.cluster.topology import Node
 from cluster_models.model.catalogue import catalogue_model
 from cluster_models.serving.goal import ServedModel, ServingGoal, ServingObjective
 from cluster_models.serving.plan import ServingPlan
+from cluster_models.serving.requests import RequestClass
 from cluster_models.serving.workload import ServingWorkload, WeightFormat
 from solver.check.serving import check_serving_plan
 from solver.problem import SearchOptions
@@ -43,6 +44,12 @@ def served(model: str = "llama-3.1-70b", **given: Any) -> ServedModel:
     weight = given.pop("weight", 1.0)
     values = {"input_tokens": 1024, "output_tokens": 1024, "weights": WeightFormat.FP8} | load | given
     return ServedModel(catalogue_model(model), ServingWorkload(**values), weight)
+
+
+def served_classes(*classes: RequestClass, model: str = "llama-3.1-8b", **given: Any) -> ServedModel:
+    """A model in FP8 with 20 requests a second of several classes unless stated otherwise."""
+    values = {"requests_per_s": 20.0, "weights": WeightFormat.FP8} | given
+    return ServedModel(catalogue_model(model), ServingWorkload.mixed(classes, **values))
 
 
 def problem(
