@@ -20,7 +20,7 @@ from cluster_models.links.model import LinkModel, effective_links
 from cluster_models.training.plan import NoPlan, Plan, StopReason
 from cluster_models.training.workload import Choice
 from solver.answer.alternatives import place_runners_up
-from solver.answer.choice import MOST_GIVEN_UP, choose
+from solver.answer.choice import MOST_GIVEN_UP, Chosen, choose
 from solver.answer.conclusion import conclude, describe
 from solver.answer.remedies import no_plan
 from solver.answer.survival import with_losses
@@ -50,6 +50,15 @@ class SearchSpace:
     fabrics: tuple[Fabric, ...]
     priced: PricedCandidates
     kept: Kept
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Searched:
+    """End of a search that found a plan, and the candidate taken."""
+
+    state: SearchState
+    stopped_by: StopReason
+    chosen: Chosen
 
 
 def search_space(problem: PlanningProblem, links: LinkModel) -> SearchSpace:
@@ -155,6 +164,31 @@ def plan_within(
 
     ``spent_s`` of the time limit are gone already; ``choice`` says which of plans as good is taken.
     """
+    found = search_within(
+        problem,
+        space,
+        options,
+        spent_s=spent_s,
+        on_progress=on_progress,
+        is_cancelled=is_cancelled,
+        choice=choice,
+    )
+    if isinstance(found, NoPlan):
+        return found
+    return conclude(problem, options, found.state, found.stopped_by, found.chosen)
+
+
+def search_within(
+    problem: PlanningProblem,
+    space: SearchSpace,
+    options: SearchOptions,
+    *,
+    spent_s: float = 0.0,
+    on_progress: OnProgress | None = None,
+    is_cancelled: IsCancelled | None = None,
+    choice: Choice = Choice.FASTEST,
+) -> Searched | NoPlan:
+    """As ``plan_within``, up to the candidate that is taken."""
     started = time.monotonic() - spent_s
     state = first_state(taken(space.priced, space.kept.mask), space.fabrics)
 
@@ -168,8 +202,7 @@ def plan_within(
         place_runners_up(problem, options, state, options.alternatives, remaining_s)
     elif stopped_by is not StopReason.CANCELLED:
         place_runners_up(problem, options, state, 1, remaining_s)
-    chosen = choose(problem, options, state, choice, remaining_s)
-    return conclude(problem, options, state, stopped_by, chosen)
+    return Searched(state, stopped_by, choose(problem, options, state, choice, remaining_s))
 
 
 def _run(

@@ -52,7 +52,7 @@ def conclude(
     index = chosen.index
     assignment = state.known[index].assignment
     assert assignment is not None
-    certificate = _certificate(problem, options, state, stopped_by)
+    certificate = certificate_of(problem, options, state, stopped_by)
     candidate = state.prepared(problem, index)
     rivals = next_best(state, index, options.alternatives, placed_only=True)
     plan = assemble_plan(problem, options, candidate, assignment, certificate=certificate)
@@ -91,9 +91,10 @@ def _selection(state: SearchState, chosen: Chosen, rivals: Sequence[int], plan: 
     )
 
 
-def _certificate(
+def certificate_of(
     problem: PlanningProblem, options: SearchOptions, state: SearchState, stopped_by: StopReason
 ) -> Certificate:
+    """What the search proved of the best plan found."""
     objective, bound = state.best_objective, max(0.0, state.bound)
     gap = (objective - bound) / objective
     candidates = state.candidates

@@ -31,7 +31,7 @@ from solver.replanning.rerouting import (
     rerouted,
     whole_plan,
 )
-from solver.replanning.reshaping import as_its_owner_asks, on_familiar_hosts, shapes_on, what_changes
+from solver.replanning.reshaping import as_its_owner_asks, on_familiar_hosts, plan_found, shapes_on, what_changes
 from solver.replanning.shrinking import (
     best_size,
     data_sizes,
@@ -45,7 +45,7 @@ from solver.replanning.site import JobSite
 from solver.replanning.spare_assignment import exchanged, fill_slots
 from solver.replanning.units import Unit
 from solver.replanning.values import least_gain_flop, option_value, work_flop
-from solver.search import plan_within
+from solver.search import search_within
 
 Answer = RecoveryOption | ConsideredAction
 RESHAPE_GAP: Final = 0.01
@@ -245,10 +245,10 @@ def reshape(
         return refused(action, shapes)
     options = SearchOptions(time_limit_s=limit_s, seed=seed, gap=RESHAPE_GAP, alternatives=0)
     spent_s, choice = time.monotonic() - started, shapes.asked.workload.choice
-    found = plan_within(shapes.asked, shapes.space, options, spent_s=spent_s, choice=choice)
+    found = search_within(shapes.asked, shapes.space, options, spent_s=spent_s, choice=choice)
     if isinstance(found, NoPlan):
         return refused(action, *found.reasons)
-    return reshaped(site, found, migrate)
+    return reshaped(site, plan_found(site, shapes.asked, options, found), migrate)
 
 
 def reshaped(site: JobSite, found: Plan, migrate: Migrate) -> RecoveryOption:

@@ -10,13 +10,14 @@ from cluster_models.errors import InvalidInput
 from cluster_models.remarks import Remark, remark
 from cluster_models.training.plan import Plan
 from cluster_models.training.workload import Objective
-from solver.answer.assemble import place_ranks
+from solver.answer.assemble import assemble_plan, place_ranks
+from solver.answer.conclusion import certificate_of
 from solver.candidates import BoolArray, IntArray
-from solver.problem import PlanningProblem
+from solver.problem import PlanningProblem, SearchOptions
 from solver.replanning.outcome import on_own_gpus
 from solver.replanning.rank_matching import relabel
 from solver.replanning.site import JobSite, without_replicas, workload_for
-from solver.search import SearchSpace, search_space
+from solver.search import Searched, SearchSpace, search_space
 
 _SETTINGS: Final = ("micro_batch", "recomputation", "sharding", "rank_order", "schedule")
 """Settings of a configuration beside degrees and layers."""
@@ -71,6 +72,22 @@ def asked_on(site: JobSite, nodes: Collection[str]) -> PlanningProblem:
 def at_most(asked: PlanningProblem, gpus: int) -> PlanningProblem:
     """``asked`` with so many GPUs at most."""
     return replace(asked, workload=replace(asked.workload, max_gpus=gpus))
+
+
+def plan_found(site: JobSite, asked: PlanningProblem, options: SearchOptions, found: Searched) -> Plan:
+    """The plan that a search took for ``asked``, with its certificate but nothing about what else was found."""
+    state, index = found.state, found.chosen.index
+    assignment = state.known[index].assignment
+    assert assignment is not None
+    return assemble_plan(
+        asked,
+        options,
+        state.prepared(asked, index),
+        assignment,
+        certificate=certificate_of(asked, options, state, found.stopped_by),
+        doubts=site.problem.doubts(asked.workload.link_bandwidth),
+        has_timeline=False,
+    )
 
 
 def as_its_owner_asks(site: JobSite, plan: Plan) -> Plan:

@@ -17,8 +17,9 @@ from cluster_models.errors import InvalidInput
 from cluster_models.jobs.recovery import RecoveryAction
 from cluster_models.links.model import LinkModel
 from cluster_models.remarks import remark
-from cluster_models.training.plan import Configuration, NoPlan, Plan
+from cluster_models.training.plan import Configuration, NoPlan
 from cluster_models.training.recompute import default_modules
+from solver.answer.assemble import configuration_of
 from solver.candidates import FloatArray, IntArray, batch_of
 from solver.degrees.rule_filter import kept_candidates
 from solver.placement.fabric import Fabric
@@ -26,9 +27,9 @@ from solver.problem import PlanningProblem, SearchOptions
 from solver.replanning import options as actions
 from solver.replanning.columns import JobColumns, View
 from solver.replanning.optimistic import SizeBounds, bounds_of, loose_prices
-from solver.replanning.reshaping import asked_on, at_most
+from solver.replanning.reshaping import asked_on, at_most, plan_found
 from solver.replanning.site import without_replicas
-from solver.search import SearchSpace, plan_within, search_space
+from solver.search import SearchSpace, search_space, search_within
 
 FINE: Final = 0.25
 """Share of the gap asked for that a search of shapes may leave open."""
@@ -78,15 +79,17 @@ class ShapeBook:
         if not ((self.space.priced.excess_bytes <= 0) & mask).any():
             return None
         space = replace(self.space, kept=replace(self.space.kept, mask=mask))
-        plan = plan_within(self.asked, space, options, choice=self.asked.workload.choice)
-        if isinstance(plan, NoPlan):
+        found = search_within(self.asked, space, options, choice=self.asked.workload.choice)
+        if isinstance(found, NoPlan):
             return None
+        state = found.state
+        configuration = configuration_of(state.prepared(self.asked, found.chosen.index))
         if all(alike_inside(fabric) for fabric in self.space.fabrics):
             # the objective is the step, so its bound is one of the step
-            self._proven[most] = self.asked.workload.tokens_per_step / plan.certificate.bound
+            self._proven[most] = self.asked.workload.tokens_per_step / state.bound
         if self.is_settled:
-            self._taken[most] = self.asked.workload.tokens_per_step / self._least_step_s(plan.configuration)
-        return plan.configuration
+            self._taken[most] = self.asked.workload.tokens_per_step / self._least_step_s(configuration)
+        return configuration
 
     def _least_step_s(self, configuration: Configuration) -> float:
         """Seconds of a step that ``configuration`` beats on no nodes, in whatever order its ranks are."""
@@ -162,10 +165,10 @@ def in_shape(
         return actions.refused(action, remark("contradiction", problem=str(contradiction)))
     if not ((space.priced.excess_bytes <= 0) & space.kept.mask).any():
         return actions.refused(action, remark("cannot_be_placed", degrees=str(degrees), nodes=len(nodes)))
-    found = plan_within(asked, space, options)
-    if not isinstance(found, Plan):
+    found = search_within(asked, space, options)
+    if isinstance(found, NoPlan):
         return actions.refused(action, *found.reasons)
-    return actions.reshaped(site, found, view.migrate)
+    return actions.reshaped(site, plan_found(site, asked, options, found), view.migrate)
 
 
 def _alike(every: Sequence[JobColumns]) -> list[list[JobColumns]]:
