@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
@@ -56,7 +57,7 @@ class CandidateBatch:
 
     def take(self, index: IntArray | BoolArray) -> CandidateBatch:
         """The rows that ``index`` selects."""
-        return CandidateBatch(*(getattr(self, column.name)[index] for column in fields(self)))
+        return CandidateBatch(*(getattr(self, name)[index] for name in names_of(CandidateBatch)))
 
     @property
     def runs(self) -> PipelineSchedule:
@@ -76,6 +77,12 @@ class CandidateBatch:
     def expert_block(self) -> IntArray:
         """(n,) consecutive ranks of a stage that hold every expert once between them."""
         return self.expert * self.expert_tensor
+
+
+@cache
+def names_of(kind: type[Any]) -> tuple[str, ...]:
+    """The names of the fields of a dataclass in their order; ``fields`` makes the list anew each time."""
+    return tuple(column.name for column in fields(kind))
 
 
 def module_code(modules: Iterable[RecomputeModule]) -> int:
@@ -109,10 +116,8 @@ def select_rows(values: Value, rows: IntArray | BoolArray | slice) -> Value:
         found = type(values)(*parts) if hasattr(values, "_fields") else tuple(parts)
     elif isinstance(values, dict):
         found = {name: select_rows(each, rows) for name, each in values.items()}
-    elif is_dataclass(found) and not isinstance(found, type):
-        found = replace(
-            found, **{part.name: select_rows(getattr(values, part.name), rows) for part in fields(found)}
-        )
+    elif is_dataclass(values):
+        found = type(values)(*(select_rows(getattr(values, name), rows) for name in names_of(type(values))))
     return cast("Value", found)
 
 

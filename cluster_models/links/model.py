@@ -6,9 +6,10 @@ classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from statistics import median
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +51,8 @@ class LinkModel:
     latency_s: FloatArray
     row_latency_s: FloatArray
     kinds: PairKinds
+    derived: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+    """What others worked out from these links (``solver.placement.link_times``), kept as long as they are."""
 
     @property
     def classes(self) -> tuple[LinkClass, ...]:

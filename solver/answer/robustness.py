@@ -21,7 +21,7 @@ from cluster_models.training.workload import LinkBandwidth, TrainingWorkload
 from solver.answer.warnings import used_links
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.compiled import step_seconds
-from solver.placement.link_times import LinkTimes
+from solver.placement.link_times import times_over
 from solver.placement.problem import PlacementProblem
 from solver.problem import PlanningProblem
 from solver.refine import Candidate, prepare
@@ -56,7 +56,7 @@ class Drift:
         All links between two units of several nodes change together.
         """
         if self.median_links is not None:
-            times = LinkTimes(self.median_links, candidate.fabric.times.flows)
+            times = times_over(self.median_links, candidate.fabric.times.flows)
             fabric = replace(candidate.fabric, times=times)
             candidate = prepare(self.problem, fabric, candidate.batch, candidate.layout, candidate.stage_kinds)
         pairs = used_links(candidate.placement, assignment)

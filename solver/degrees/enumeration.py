@@ -12,9 +12,9 @@ where a candidate does not fit without, ``mix_choice`` chooses them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from functools import cache, partial
-from math import isqrt
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from math import isqrt, prod
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -26,11 +26,13 @@ from cluster_models.training.layer_splits import can_launch, simple_splits, take
 from cluster_models.training.plan import RankOrder
 from cluster_models.training.schedules import can_run
 from cluster_models.training.workload import Sharding, TrainingWorkload
-from solver.candidates import ORDER_CODES, SCHEDULE_CODES, SHARDING_CODES, CandidateBatch, IntArray
+from solver.candidates import ORDER_CODES, SCHEDULE_CODES, SHARDING_CODES, CandidateBatch, IntArray, names_of
 from solver.degrees.layout import filled_stages
 from solver.pipeline.schedule import MOST_EVENTS, events_of_chunk
 
-COLUMNS: Final = len(fields(CandidateBatch))
+COLUMNS: Final = len(names_of(CandidateBatch))
+MOST_SHAPES: Final = 4096
+"""Pairs of a pipeline size and a number of micro-batches whose legal shapes are remembered."""
 _DATA_FIRST: Final = ORDER_CODES.index(RankOrder.DATA_BEFORE_PIPELINE)
 _PIPELINE_FIRST: Final = ORDER_CODES.index(RankOrder.PIPELINE_BEFORE_DATA)
 
@@ -76,7 +78,11 @@ def worlds_of(workload: TrainingWorkload, *, gpus_per_node: int, nodes: int, par
     limit = min(workload.max_gpus or gpus_per_node * nodes, gpus_per_node * nodes)
     worlds = [world for world in _divisors(gpus_per_node) if parts and world < gpus_per_node]
     worlds += [count * gpus_per_node for count in range(1, nodes + 1)]
-    return [world for world in worlds if world <= limit]
+    sizes = [workload.pinned.get(degree) for degree in ("tensor", "context", "data", "pipeline")]
+    pinned = prod(size or 1 for size in sizes)
+    if all(sizes):
+        return [world for world in worlds if world == pinned <= limit]
+    return [world for world in worlds if world <= limit and world % pinned == 0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +123,7 @@ def joined_batches(batches: Sequence[CandidateBatch]) -> CandidateBatch:
     """The rows of all ``batches``, one after the other."""
     none = np.empty(0, dtype=np.int64)
     return CandidateBatch(
-        *(
-            np.concatenate([none, *(getattr(batch, column.name) for batch in batches)])
-            for column in fields(CandidateBatch)
-        )
+        *(np.concatenate([none, *(getattr(batch, name) for batch in batches)]) for name in names_of(CandidateBatch))
     )
 
 
@@ -200,7 +203,7 @@ def context_legal(architecture: Architecture, workload: TrainingWorkload, tensor
 
 def _batches(
     workload: TrainingWorkload,
-    shapes_of: Callable[[int, int], list[list[Shape]]],
+    shapes_of: Callable[[int, int], Sequence[Sequence[Shape]]],
     data: int,
     pipeline: int,
     *,
@@ -262,23 +265,40 @@ class Shape(NamedTuple):
 
 def families_of(
     architecture: Architecture, workload: TrainingWorkload, pipeline: int, micro_batches: int
-) -> list[list[Shape]]:
+) -> tuple[tuple[Shape, ...], ...]:
     """Legal shapes with so many ``micro_batches`` a pipeline: those without virtual stages, and those with several.
 
     Of each the first does the least work and, but for fewer activations of others, holds the least memory.
     """
+    codes = tuple(
+        code
+        for code, schedule in enumerate(SCHEDULE_CODES)
+        if schedule in workload.schedule and not (workload.adapters and schedule.splits_backward)
+    )
+    legal = _shapes(architecture, workload.framework, codes, pipeline, micro_batches)
+    allowed = (
+        tuple(shape for shape in members if _allowed(workload, "virtual_pipeline", [shape.virtual]))
+        for members in legal
+    )
+    return tuple(members for members in allowed if members)
+
+
+@lru_cache(maxsize=MOST_SHAPES)
+def _shapes(
+    architecture: Architecture, framework: Framework, codes: tuple[int, ...], pipeline: int, micro_batches: int
+) -> tuple[tuple[Shape, ...], tuple[Shape, ...]]:
+    """What the framework can run with the schedules of ``codes``: without virtual stages, and with several."""
     found: tuple[list[Shape], list[Shape]] = [], []
     most_events = MOST_EVENTS // (micro_batches * pipeline)
-    for code, schedule in enumerate(SCHEDULE_CODES):
-        if schedule in workload.schedule and not (workload.adapters and schedule.splits_backward):
-            runs = partial(can_run, workload.framework, schedule, pipeline=pipeline, micro_batches=micro_batches)
-            most = min(architecture.layers // pipeline, most_events // events_of_chunk(schedule))
-            alike = [size for size in (1, 2, 3) if runs(virtual=size)]  # more than two stages are as legal as three
-            sizes = [size for size in range(1, most + 1) if min(size, 3) in alike]
-            for size in _allowed(workload, "virtual_pipeline", sizes):
-                if _launchable(architecture, workload.framework, pipeline, size):
-                    found[size > 1].append(Shape(size, code))
-    return [members for members in found if members]
+    for code in codes:
+        schedule = SCHEDULE_CODES[code]
+        runs = partial(can_run, framework, schedule, pipeline=pipeline, micro_batches=micro_batches)
+        most = min(architecture.layers // pipeline, most_events // events_of_chunk(schedule))
+        alike = [size for size in (1, 2, 3) if runs(virtual=size)]  # more than two stages are as legal as three
+        for size in range(1, most + 1):
+            if min(size, 3) in alike and _launchable(architecture, framework, pipeline, size):
+                found[size > 1].append(Shape(size, code))
+    return tuple(found[0]), tuple(found[1])
 
 
 @cache

@@ -108,10 +108,10 @@ def family_sizes(problem: PlanningProblem, families: CandidateBatch) -> IntArray
     return np.array(counts, dtype=np.int64)[shape_of]
 
 
-def _members(problem: PlanningProblem, pipeline: int, micro_batches: int, several: bool) -> list[Shape]:
+def _members(problem: PlanningProblem, pipeline: int, micro_batches: int, several: bool) -> Sequence[Shape]:
     """Shapes of the family with several virtual stages, or of that without."""
     legal = families_of(problem.architecture, problem.workload, pipeline, micro_batches)
-    return next((members for members in legal if (members[0].virtual > 1) == several), [])
+    return next((members for members in legal if (members[0].virtual > 1) == several), ())
 
 
 def _distinct(*columns: IntArray) -> tuple[IntArray, IntArray, IntArray]:

@@ -17,7 +17,7 @@ from cluster_models.links.model import LinkModel
 from cluster_models.training.workload import TrainingWorkload
 from solver.costs.calibration import calibration_of
 from solver.placement.fabric import HEALTH_BYTES, Fabric
-from solver.placement.link_times import LinkTimes, flow_levels
+from solver.placement.link_times import flow_levels, times_over
 
 MOST_KINDS: Final = 3
 """GPU kinds that one plan mixes at most."""
@@ -95,7 +95,7 @@ def _fabrics_of(
                 kind=np.array([names.index(node.gpu_kind) for _, node in chosen]),
                 gpus_per_node=size,
                 in_use=in_use,
-                times=LinkTimes(links, flow_levels(size, in_use)),
+                times=times_over(links, flow_levels(size, in_use)),
                 domain_shares=tuple(
                     calibration_of(kind, workload.framework, fitted).domain_share for kind in kinds
                 ),

@@ -21,7 +21,7 @@ from cluster_models.links.model import LinkModel
 from solver.candidates import FloatArray, IntArray
 from solver.costs.collectives import domain_collective_s
 from solver.costs.traffic import Window
-from solver.placement.link_times import LinkTimes, flow_levels
+from solver.placement.link_times import LinkTimes, flow_levels, times_over
 from solver.placement.unavoidable_links import across, merges, parts_below
 
 GRID_SHARE: Final = 0.997
@@ -108,7 +108,7 @@ class Fabric:
 
     def with_gpus(self, gpus_per_node: int) -> Fabric:
         """The same nodes with fewer of their GPUs taken."""
-        times = LinkTimes(self.links, flow_levels(gpus_per_node, self.in_use))
+        times = times_over(self.links, flow_levels(gpus_per_node, self.in_use))
         return replace(self, gpus_per_node=gpus_per_node, times=times)
 
     def hop_s(self, message_bytes: float) -> FloatArray:

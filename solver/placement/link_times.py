@@ -41,6 +41,14 @@ class LinkTimes:
         return self._known[message_bytes]
 
 
+def times_over(links: LinkModel, flows: tuple[int, ...]) -> LinkTimes:
+    """The times of ``flows`` over ``links``, made once for all that ask: they mostly send the same messages."""
+    if flows not in links.derived:
+        links.derived[flows] = LinkTimes(links, flows)
+    times: LinkTimes = links.derived[flows]
+    return times
+
+
 def flow_levels(gpus_per_node: int, in_use: IntArray) -> tuple[int, ...]:
     """Numbers of flows that leave nodes at once when ``gpus_per_node`` GPUs join those ``in_use`` by other jobs."""
     return tuple((gpus_per_node + np.unique(in_use)).tolist())

@@ -19,7 +19,6 @@ from cluster_models.links.suspicions import suspicions
 from cluster_models.remarks import Remark
 from cluster_models.training.plan import Plan
 from cluster_models.training.workload import LinkBandwidth
-from solver.placement.link_times import LinkTimes
 from solver.problem import Backend
 
 LEAVING: Final = frozenset({NodeState.FAILED, NodeState.DRAINING})
@@ -147,22 +146,12 @@ class ReplanProblem:
             self._links[bandwidth] = effective_links(self.snapshot, bandwidth=bandwidth)
         return self._links[bandwidth]
 
-    def times(self, bandwidth: LinkBandwidth, flows: tuple[int, ...]) -> LinkTimes:
-        """Times of ``flows`` over these links; jobs of one model ask for the same messages."""
-        if (bandwidth, flows) not in self._times:
-            self._times[bandwidth, flows] = LinkTimes(self.links(bandwidth), flows)
-        return self._times[bandwidth, flows]
-
     def doubts(self, bandwidth: LinkBandwidth) -> tuple[Remark, ...]:
         """Warnings for a reader of any plan on this cluster about its measurements."""
         if bandwidth not in self._doubts:
             tables = self.links(bandwidth).tables if bandwidth is LinkBandwidth.MEDIAN else None
             self._doubts[bandwidth] = suspicions(self.snapshot, tables)
         return self._doubts[bandwidth]
-
-    @cached_property
-    def _times(self) -> dict[tuple[LinkBandwidth, tuple[int, ...]], LinkTimes]:
-        return {}
 
     @cached_property
     def _doubts(self) -> dict[LinkBandwidth, tuple[Remark, ...]]:

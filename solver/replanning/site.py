@@ -21,7 +21,7 @@ from solver.costs.calibration import calibration_of
 from solver.degrees.stage_costs import StageKinds
 from solver.placement.fabric import Fabric
 from solver.placement.geometry import geometry
-from solver.placement.link_times import flow_levels
+from solver.placement.link_times import flow_levels, times_over
 from solver.problem import PlanningProblem
 from solver.refine import Candidate, prepare
 from solver.replanning.problem import ReplanProblem
@@ -228,7 +228,7 @@ def _fabric(
         kind=np.array([names.index(nodes[unit[0]].gpu_kind) for unit in members], dtype=np.int64),
         gpus_per_node=gpus_per_node,
         in_use=in_use,
-        times=problem.times(workload.link_bandwidth, flow_levels(gpus_per_node, in_use)),
+        times=times_over(problem.links(workload.link_bandwidth), flow_levels(gpus_per_node, in_use)),
         domain_shares=tuple(calibration_of(kind, workload.framework, asked.fitted).domain_share for kind in kinds),
     )
 
