@@ -20,6 +20,7 @@ from solver.replanning.affected_jobs import asked_columns, standing_still
 from solver.replanning.batch_decision import conclude
 from solver.replanning.check import gap_of
 from solver.replanning.columns import JobColumns, first_options, swaps
+from solver.replanning.fewest_moves import TELLS, with_fewest_moves
 from solver.replanning.node_allocation import realise
 from solver.replanning.optimistic import NO_SIZES
 from solver.replanning.options import Answer
@@ -37,6 +38,8 @@ ROUNDS: Final = 6
 """Rounds of pricing at effort 1."""
 SHAPE_LIMIT_S: Final = 10.0
 """For one search of another shape."""
+SAME: Final = 1e-5
+"""Share of a decision's worth below which two are worth the same whatever the gap asked for."""
 SIZES_A_ROUND: Final = 2
 """Numbers of GPUs for which one job works out an action in one round."""
 
@@ -172,6 +175,7 @@ def decide_beside(
             on_progress(_progress(search, phase))
 
     stopped_by = _run(search, told, is_cancelled)
+    _settle(search)
     solver = f"{options.backend} behind a relaxation by highs"
     own = {column.job.id for column in columns}
     others = {job_id: option for job_id, option in search.chosen.items() if job_id not in own}
@@ -235,9 +239,10 @@ def _run(search: _Search, told: Callable[[str], None], is_cancelled: IsCancelled
             return StopReason.TIME_LIMIT
         if not _next_round(search, best):
             break
+    ending = StopReason.TIME_LIMIT if search.is_time_up() else StopReason.WORK_LIMIT
     _choose(search)
     told("choosing")
-    return StopReason.PROVEN if search.gap <= search.options.gap else StopReason.WORK_LIMIT
+    return StopReason.PROVEN if search.gap <= search.options.gap else ending
 
 
 def _first_round(search: _Search) -> None:
@@ -351,6 +356,23 @@ def _choose(search: _Search) -> Relaxed | None:
     best = relaxed(every, promises, search.limits, backend=backend, time_limit_s=limit_s, effort=effort)
     search.bound = min(search.bound, best.bound)
     return best if best.picked else None
+
+
+def _settle(search: _Search) -> None:
+    """Of choices that predictions cannot tell apart take what moves fewest ranks, within the gap asked for."""
+    open_flop = search.objective - search.bound * (1 - search.options.gap)
+    slack_flop = max(SAME * abs(search.objective), min(TELLS * abs(search.objective), open_flop))
+    search.chosen = dict(
+        with_fewest_moves(
+            search.every_option,
+            search.limits,
+            search.chosen,
+            slack_flop=slack_flop,
+            backend=search.options.backend,
+            time_limit_s=max(1.0, search.remaining_s),
+            effort=search.options.effort,
+        )
+    )
 
 
 def _progress(search: _Search, phase: str) -> ReplanProgress:

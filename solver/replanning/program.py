@@ -93,7 +93,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class _Program:
+class Program:
     """The columns (options, then promises), the rows, and the FLOP of one unit of the objective."""
 
     model: LinearModel
@@ -127,13 +127,20 @@ def choose(
     ``options`` does not matter.
     """
     program = _program(ordered(options), (), limits, tie_break=TIE_BREAK)
-    outcome = _solved(program, backend, time_limit_s, effort, gap)
-    if outcome.values is None:
+    outcome = solved(program, backend, time_limit_s, effort, gap)
+    chosen = chosen_of(program, outcome)
+    if chosen is None:
         return None
-    chosen = {o.job_id: o for o, taken in zip(program.options, outcome.values, strict=True) if taken > 0.5}
     objective = math.fsum(option.value_flop for option in chosen.values())
     bound = _upper(program, outcome) + TIE_BREAK * program.unit
     return Choice(chosen, objective, max(objective, bound), outcome.status)
+
+
+def chosen_of(program: Program, outcome: IlpOutcome) -> dict[str, RecoveryOption] | None:
+    """The options taken by job id; ``None`` where the back end found no choice."""
+    if outcome.values is None:
+        return None
+    return {o.job_id: o for o, taken in zip(program.options, outcome.values, strict=True) if taken > 0.5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +166,7 @@ def relaxed(
     """The best choice of one option or promise a job: its value bounds every choice of options."""
     known, made = ordered(options), tuple(promises)
     program = _program(known, made, limits, tie_break=0.0)
-    outcome = _solved(program, backend, time_limit_s, effort, 0.0)
+    outcome = solved(program, backend, time_limit_s, effort, 0.0)
     values = np.zeros(len(known) + len(made)) if outcome.values is None else outcome.values
     columns: tuple[_Column, ...] = (*known, *made)
     picked = {each.job_id: each for each, taken in zip(columns, values, strict=True) if taken > 0.5}
@@ -196,15 +203,32 @@ def prices(options: Iterable[RecoveryOption], promises: Iterable[Promise], limit
 
 def _program(
     options: tuple[RecoveryOption, ...], promises: tuple[Promise, ...], limits: Limits, *, tie_break: float
-) -> _Program:
+) -> Program:
     columns: tuple[_Column, ...] = (*options, *promises)
-    jobs = tuple(sorted({column.job_id for column in columns}))
     unit = _unit(columns)
     held = max(1, sum(len(option.holds) for option in options))
+    costs = [-column.value_flop / unit + tie_break * len(column.holds) / held for column in columns]
+    return program_of(costs, options, promises, limits, unit=unit)
+
+
+def program_of(
+    costs: Iterable[float],
+    options: tuple[RecoveryOption, ...],
+    promises: tuple[Promise, ...],
+    limits: Limits,
+    *,
+    unit: float = 1.0,
+    losses: Sequence[float] = (),
+) -> Program:
+    """The rows that every choice keeps, with ``costs`` to make least of, one a column.
+
+    ``losses`` of each option, where they are given, come to 1 together at most.
+    """
+    columns: tuple[_Column, ...] = (*options, *promises)
+    jobs = tuple(sorted({column.job_id for column in columns}))
     builder = ModelBuilder()
-    for column in columns:
+    for cost in costs:
         # At most 1 by the row of its job: a limit of its own would take its share of the duals.
-        cost = -column.value_flop / unit + tie_break * len(column.holds) / held
         builder.add_columns(1, cost=cost, integer=True)
     of_job: dict[str, list[int]] = {job: [] for job in jobs}
     for index, column in enumerate(columns):
@@ -223,8 +247,10 @@ def _program(
         terms = [(index, float(len(option.holds))) for index, option in enumerate(options)]
         terms += [(len(options) + index, float(made.gpus)) for index, made in enumerate(promises)]
         builder.add_row(terms, upper=float(limits.gpu_budget))
+    if losses:
+        builder.add_row(list(enumerate(losses)), upper=1.0)
     budgeted = limits.gpu_budget is not None
-    return _Program(builder.build(), options, jobs, tuple(shared.values()), budgeted, unit)
+    return Program(builder.build(), options, jobs, tuple(shared.values()), budgeted, unit)
 
 
 def _unit(columns: Sequence[_Column]) -> float:
@@ -248,12 +274,13 @@ def _shared(columns: Sequence[_Column]) -> dict[tuple[int, ...], frozenset[Gpu]]
     return {indices: frozenset(rows[indices]) for indices in sorted(rows)}
 
 
-def _solved(program: _Program, backend: Backend, time_limit_s: float, effort: int, gap: float) -> IlpOutcome:
+def solved(program: Program, backend: Backend, time_limit_s: float, effort: int, gap: float) -> IlpOutcome:
+    """The integer program by ``backend``, in a number of nodes that grows with the effort."""
     limits = {"time_limit_s": time_limit_s, "node_limit": NODE_LIMIT * effort, "gap": gap}
     return solve_integer(program.model, backend=backend, **limits)  # type: ignore[arg-type]  # two floats, one int
 
 
-def _upper(program: _Program, outcome: IlpOutcome) -> float:
+def _upper(program: Program, outcome: IlpOutcome) -> float:
     """The back end's bound in FLOP; the relaxation's where it says nothing."""
     bound = outcome.bound if np.isfinite(outcome.bound) else solve_relaxation(program.model).bound
     return -bound * program.unit

@@ -1,0 +1,86 @@
+"""Of decisions that are worth the same, the one that moves fewest ranks, against every choice there is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster_models.jobs.recovery import Migration, MovedRank, RecoveryAction
+from solver.problem import Backend
+from solver.replanning.decide import Beside, decide_beside
+from solver.replanning.fewest_moves import TELLS, with_fewest_moves
+from solver.replanning.problem import RecoveryOption, ReplanOptions, ReplanProblem
+from solver.replanning.program import Limits, choose
+from tests.solver.replanning.moves import hosts_of, snapshot
+from tests.solver.replanning.test_program import GPUS, Options, batches, option, pause
+
+WORTH = 1e21
+FEW, MANY = 8, 96
+
+
+def moving(made: RecoveryOption, ranks: int) -> RecoveryOption:
+    """``made`` with so many ranks that move."""
+    moved = tuple(MovedRank(rank, rank, "n0", rank, "n1", rank, ()) for rank in range(ranks))
+    return replace(made, migration=Migration(moved=moved))
+
+
+def decided(*options: RecoveryOption, gap: float = 0.01) -> dict[str, RecoveryOption]:
+    """What a decision takes among options that were worked out beside its own jobs."""
+    problem = ReplanProblem(snapshot(hosts_of(1)), (), ())
+    return dict(decide_beside(problem, Beside(options), ReplanOptions(gap=gap)).chosen)
+
+
+@pytest.mark.parametrize(("lead", "ranks"), [(9e-6, FEW), (0.9 * TELLS, FEW), (1.1 * TELLS, MANY)])
+def test_no_ranks_move_for_what_predictions_cannot_tell(lead: float, ranks: int) -> None:
+    """96 ranks move where that is worth more than links drift by, else the 8 that must."""
+    far = moving(option("a", WORTH * (1 + lead), *GPUS[:2]), MANY)
+    near = moving(option("a", WORTH, *GPUS[:1]), FEW)
+    assert len(decided(far, near, pause("a"))["a"].migration.moved) == ranks
+
+
+def test_a_gap_that_is_asked_for_is_kept() -> None:
+    """Whoever asks for a finer gap than that gets it, but for what is worth the same."""
+    far, near = moving(option("a", WORTH * 1.001, GPUS[0]), MANY), moving(option("a", WORTH, GPUS[1]), FEW)
+    assert decided(far, near, gap=1e-4)["a"] == far
+    same = moving(option("a", WORTH * (1 + 9e-6), GPUS[0]), MANY)
+    assert decided(same, near, gap=0.0)["a"] == near
+
+
+def test_no_job_stands_still_so_that_others_move_less() -> None:
+    """A light job beside a heavy one is worth less than predictions can tell of both, and still gets its GPUs."""
+    heavy = option("a", 1000 * WORTH, GPUS[0], action=RecoveryAction.NONE)
+    light = moving(option("b", WORTH, GPUS[1]), FEW)
+    assert decided(heavy, light, pause("b"))["b"] == light
+
+
+@settings(max_examples=20)
+@given(options=batches(), data=st.data(), backend=st.sampled_from(Backend))
+def test_fewest_ranks_of_all_combinations_worth_the_same(
+    options: Options, data: st.DataObject, backend: Backend
+) -> None:
+    """As every combination tried by hand: the fewest ranks within the slack, and of those the most value."""
+    drawn = [moving(made, data.draw(st.integers(0, 4))) if made.holds else made for made in options]
+    nearly = [replace(made, value_flop=1e20 + made.value_flop / 100) if made.holds else made for made in drawn]
+    first = choose(nearly, Limits(), backend=backend)
+    assert first is not None
+    slack = data.draw(st.floats(1e-5, 1e-2)) * first.objective
+    found = with_fewest_moves(nearly, Limits(), first.chosen, slack_flop=slack, backend=backend)
+    own = first.chosen
+    alike = [
+        taken
+        for taken in product(*([made for made in nearly if made.job_id == job] for job in sorted(own)))
+        if sum(len(made.holds) for made in taken) == len({gpu for made in taken for gpu in made.holds})
+        and all(own[x.job_id].value_flop - x.value_flop <= TELLS * own[x.job_id].value_flop for x in taken)
+        and sum(own[x.job_id].value_flop - x.value_flop for x in taken) <= slack * (1 - 1e-6)
+    ]
+    assert ranks(tuple(found.values())) <= min(map(ranks, alike))
+    assert sum(made.value_flop for made in found.values()) >= first.objective - slack
+
+
+def ranks(taken: tuple[RecoveryOption, ...]) -> int:
+    """Ranks that move."""
+    return sum(len(made.migration.moved) for made in taken)
