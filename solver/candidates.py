@@ -116,8 +116,9 @@ def select_rows(values: Value, rows: IntArray | BoolArray | slice) -> Value:
         found = type(values)(*parts) if hasattr(values, "_fields") else tuple(parts)
     elif isinstance(values, dict):
         found = {name: select_rows(each, rows) for name, each in values.items()}
-    elif is_dataclass(values):
-        found = type(values)(*(select_rows(getattr(values, name), rows) for name in names_of(type(values))))
+    elif is_dataclass(found) and not isinstance(found, type):
+        kind: Any = type(found)
+        found = kind(*(select_rows(getattr(values, name), rows) for name in names_of(kind)))
     return cast("Value", found)
 
 

@@ -20,7 +20,7 @@ from solver.replanning.affected_jobs import asked_columns, standing_still
 from solver.replanning.batch_decision import conclude
 from solver.replanning.check import gap_of
 from solver.replanning.columns import JobColumns, first_options, swaps
-from solver.replanning.fewest_moves import TELLS, with_fewest_moves
+from solver.replanning.fewest_moves import with_fewest_moves
 from solver.replanning.node_allocation import realise
 from solver.replanning.optimistic import NO_SIZES
 from solver.replanning.options import Answer
@@ -31,7 +31,8 @@ from solver.replanning.promises import POOL, Ask, asks_of, price_of, unpriced
 from solver.replanning.safe import safe_answer
 from solver.replanning.shapes import FINE, ShapeBook, books_of
 from solver.replanning.touched import free_gpus, held_gpus, spare_gpus, touched
-from solver.replanning.working_out import work_out
+from solver.replanning.values import WORTH_MOVING
+from solver.replanning.working_out import grown, work_out
 
 __all__ = ["OnReplanProgress", "ReplanProgress", "decide", "safe_answer"]
 ROUNDS: Final = 6
@@ -256,6 +257,8 @@ def _first_round(search: _Search) -> None:
     for columns in search.columns:
         spares = [name for name in columns.pool if name in free and name not in taken]
         first_options(columns, spares, in_full=not search.is_time_up())
+        if not search.is_time_up():
+            columns.add(grown(columns, spares, search.shape_options))
         taken |= _taken(columns)
     taken.clear()
     for columns in search.columns:
@@ -361,7 +364,7 @@ def _choose(search: _Search) -> Relaxed | None:
 def _settle(search: _Search) -> None:
     """Of choices that predictions cannot tell apart take what moves fewest ranks, within the gap asked for."""
     open_flop = search.objective - search.bound * (1 - search.options.gap)
-    slack_flop = max(SAME * abs(search.objective), min(TELLS * abs(search.objective), open_flop))
+    slack_flop = max(SAME * abs(search.objective), min(WORTH_MOVING * abs(search.objective), open_flop))
     search.chosen = dict(
         with_fewest_moves(
             search.every_option,

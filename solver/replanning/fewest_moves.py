@@ -4,23 +4,19 @@ Letters as in ``program``; m[o] ranks that move, l[o] what the job loses by o ag
 
     min  sum_o (m[o] + l[o] / 2 S) x[o]   s.t.   sum_o l[o] x[o] <= S, and the rows of ``program``
 
-over options with l[o] at most ``TELLS`` of what the job's choice is worth.  No choice is worth more than the first,
-so the second term is between 0 and half a rank: it picks the best among those that move as few.
+over options with l[o] at most ``WORTH_MOVING`` of what the job's choice is worth.  No choice is worth more than
+the first, so the second term is between 0 and half a rank: it picks the best among those that move as few.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from solver.problem import Backend
 from solver.replanning.problem import RecoveryOption
 from solver.replanning.program import Limits, chosen_of, ordered, program_of, solved
-from solver.replanning.replica_units import WORTH_MOVING
-
-TELLS: Final = WORTH_MOVING
-"""Share of a job's worth below which a difference moves no rank: links drift by as much from day to day."""
+from solver.replanning.values import WORTH_MOVING
 
 
 def with_fewest_moves(
@@ -35,14 +31,14 @@ def with_fewest_moves(
 ) -> Mapping[str, RecoveryOption]:
     """The choice that moves fewest ranks of those that are worth the same as ``chosen``, the best of them.
 
-    Worth the same is what loses each job no more than ``TELLS`` of its worth and all of them together no more than
-    ``slack_flop``, which is positive.
+    Worth the same is what loses each job no more than ``WORTH_MOVING`` of its worth and all of them together no
+    more than ``slack_flop``, which is positive.
     """
     most = sum(len(option.migration.moved) for option in chosen.values())
     if not most:
         return chosen
     own = {job_id: option.value_flop for job_id, option in chosen.items()}
-    same = [made for made in options if own[made.job_id] - made.value_flop <= TELLS * abs(own[made.job_id])]
+    same = [made for made in options if own[made.job_id] - made.value_flop <= WORTH_MOVING * abs(own[made.job_id])]
     alike = ordered((*same, *chosen.values()))
     losses = [(own[option.job_id] - option.value_flop) / slack_flop for option in alike]
     moves = [len(option.migration.moved) for option in alike]

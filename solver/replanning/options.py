@@ -22,7 +22,6 @@ from solver.problem import SearchOptions
 from solver.replanning.migration import migration
 from solver.replanning.outcome import Migrate, Placed, limit_of, limit_of_time, option_of, plan_of
 from solver.replanning.problem import RecoveryOption
-from solver.replanning.replica_units import WORTH_MOVING
 from solver.replanning.rerouting import (
     cannot_reroute,
     living_cells,
@@ -44,7 +43,7 @@ from solver.replanning.shrinking import (
 from solver.replanning.site import JobSite
 from solver.replanning.spare_assignment import exchanged, fill_slots
 from solver.replanning.units import Unit
-from solver.replanning.values import least_gain_flop, option_value, work_flop
+from solver.replanning.values import WORTH_MOVING, least_gain_flop, option_value, work_flop
 from solver.search import search_within
 
 Answer = RecoveryOption | ConsideredAction

@@ -19,6 +19,7 @@ from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.compiled import step_seconds, violations
 from solver.placement.geometry import coordinates
 from solver.placement.problem import PlacementProblem
+from solver.replanning.values import WORTH_MOVING
 
 SAME_PART: Final = 1000.0
 """Weight of a rank that keeps its part against one that keeps its replica as well."""
@@ -28,8 +29,6 @@ SEARCHED_EVENTS: Final = 1e7
 MOST_SEARCHED: Final = 2000
 NOTICEABLE: Final = 1e-6
 """Share of a step below which two assignments are as fast."""
-WORTH_MOVING: Final = 0.005
-"""Share of a step that moving a live unit must save: links drift by more from day to day (docs/robustness.md)."""
 NOBODY: Final = -1
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from cluster_models.jobs.recovery import Migration
+from typing import Final
+
+from cluster_models.jobs.recovery import BatchDecision, Migration
 from cluster_models.jobs.running import RunningJob
 from cluster_models.training.model_work import workload_flops_per_token
+
+WORTH_MOVING: Final = 0.005
+"""Share of a step, or of a job's worth, that moving live ranks must save: links drift by more from day to day
+(docs/robustness.md)."""
 
 
 def flops_per_token(job: RunningJob) -> float:
@@ -57,3 +63,12 @@ def option_value(
     value = work_flop(job, tokens_per_s, starts_s + migration.downtime.middle_s, horizon_s)
     value -= transfer_flop(job, migration.bytes.outside)
     return value - (moves_flop(job, len(migration.moved)) if for_others else 0.0)
+
+
+def moves_less_for_the_same(decision: BatchDecision, other: BatchDecision) -> bool:
+    """Whether ``decision`` moves fewer ranks than ``other``, and each of its jobs loses too little to tell."""
+    own, worth = (
+        {made.job_id: made.value_flop for made in (*each.jobs, *each.serving)} for each in (decision, other)
+    )
+    moved, most = (sum(len(made.migration.moved) for made in each.jobs) for each in (decision, other))
+    return moved < most and all(value - own[job] <= WORTH_MOVING * abs(value) for job, value in worth.items())

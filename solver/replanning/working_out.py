@@ -36,6 +36,24 @@ def _live_nodes(site: JobSite, gpus: int = 1) -> int:
     return sum(site.resources.offers(host, gpus) for host in dict.fromkeys(site.job.nodes))
 
 
+def grown(
+    columns: JobColumns, nodes: Sequence[str], options: Callable[[], SearchOptions]
+) -> Iterator[actions.Answer]:
+    """A job that lost replicas as it runs, with as many of them again as ``nodes`` leave room for; else nothing.
+
+    It takes no search: an answer is at hand however little time there is.
+    """
+    job, view = columns.job, columns.views[0]
+    configuration, gpus = job.plan.configuration, view.site.gpus
+    replica = configuration.degrees.gpus // configuration.degrees.data
+    most = min(job.wanted_gpus or 0, (_live_nodes(view.site, gpus) + len(nodes)) * gpus) // replica
+    for data in range(most if job.recovery.may_reshape else 0, configuration.degrees.data, -1):
+        larger = configuration.with_data(data)
+        if (job.wanted_batch or view.site.asked.workload.global_batch) % (data * larger.micro_batch) == 0:
+            yield in_shape(view, nodes[: _further(view.site, larger.degrees.gpus, gpus)], larger, options())
+            return
+
+
 def work_out(
     columns: JobColumns,
     ask: Ask,

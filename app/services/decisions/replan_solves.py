@@ -33,6 +33,7 @@ from app.services.planning.solves import MAX_RESCUES, failure
 from app.services.webhooks import announcements
 from app.services.webhooks.webhooks import EventType
 from cluster_models.jobs.recovery import BatchDecision
+from solver.replanning.values import moves_less_for_the_same
 
 UNDECIDED: Final = (ReplanStatus.COLLECTING, ReplanStatus.SOLVING)
 
@@ -197,12 +198,15 @@ def _object(session: Session, replan_id: str, reasons: tuple[str, ...]) -> None:
 
 
 def _at_least_safe(row: ReplanRow, decision: BatchDecision) -> BatchDecision:
-    """The safe answer with the decision's bound where it does more for the same jobs: a search may be cut short."""
+    """The safe answer with the decision's bound where it does more for the same jobs: a search may be cut short.
+
+    The decision stands where predictions cannot tell them apart and it moves fewer ranks.
+    """
     if row.safe is None or row.safe_revision != row.revision:
         return decision
     safe = load(BatchDecision, row.safe["decision"])
     same_jobs = _decided(safe) == _decided(decision)
-    if not same_jobs or safe.objective <= decision.objective:
+    if not same_jobs or safe.objective <= decision.objective or moves_less_for_the_same(decision, safe):
         return decision
     bound = max(decision.bound, safe.objective)
     gap = (bound - safe.objective) / bound

@@ -31,11 +31,12 @@ from app.services.decisions.safe_answers import answer_safely
 from app.services.errors import GpusTaken, NotFound, WrongStatus
 from app.services.health import health_events
 from app.services.running import occupancy, running_jobs, running_plans
+from app.services.running.running_jobs import JobRecord
 from app.services.running.running_plans import PlanSource
 from app.services.webhooks import webhooks
 from app.services.webhooks.webhooks import EventType
 from cluster_models.health.events import HealthState
-from cluster_models.jobs.recovery import RecoveryAction
+from cluster_models.jobs.recovery import BatchDecision, Migration, MovedRank, RecoveryAction
 from tests.app.running_rows import (
     CLUSTER,
     START,
@@ -378,3 +379,29 @@ def test_no_proposal_is_worth_less_than_the_safe_answer(sessions: SessionFactory
         assert summary.objective == max(1.0, worth)
         assert summary.gap == pytest.approx(1 - summary.objective / 4)
         assert [job.action for job in summary.jobs] == [RecoveryAction.SWAP if worth < 1 else RecoveryAction.WAIT]
+
+
+@on_sqlite
+@pytest.mark.parametrize(("moved", "worth"), [(1, 0.998), (2, 1.0)])
+def test_a_decision_that_moves_less_stands_beside_a_safe_answer_worth_the_same(
+    sessions: SessionFactory, moved: int, worth: float
+) -> None:
+    """A trifle that predictions cannot tell brings the safe answer back only where that moves no more ranks."""
+
+    def swapped(job: JobRecord, ranks: int, value: float) -> BatchDecision:
+        found = decided({job: (RecoveryAction.SWAP, plan_on("n7", "n1"))})
+        ranks_moved = tuple(MovedRank(rank, rank, "n0", rank, "n7", rank, ()) for rank in range(ranks))
+        made = replace(found.jobs[0], migration=Migration(moved=ranks_moved), value_flop=value)
+        return replace(found, jobs=(made,), objective=value, bound=4.0, gap=1 - value / 4)
+
+    with transaction(sessions) as session:
+        replan_id, a, _b = failed_job(session)
+        assert a.plan is not None
+        revision, safe = replan_rows.row_of(session, replan_id).revision, replace(swapped(a, 2, 1.0), fallback=True)
+        assert replan_solves.store_safe(
+            session, replan_id=replan_id, revision=revision, base={a.id: a.plan.id}, decision=safe
+        )
+        solved(session, replan_id, swapped(a, moved, 0.998))
+        summary = replans.get_replan(session, replan_id=replan_id).summary
+        assert summary is not None
+        assert summary.objective == worth

@@ -18,6 +18,7 @@ from cluster_models.health.events import Entity, EntityKind, HealthEvent, Health
 from cluster_models.jobs.recovery import BatchDecision, ConsideredAction, JobDecision, RecoveryAction
 from cluster_models.jobs.running import RecoveryPolicy, RunningJob
 from cluster_models.training.plan import StopReason
+from solver.replanning import decide as decide_module
 from solver.replanning import options as actions
 from solver.replanning.check import check_decision
 from solver.replanning.columns import columns_of
@@ -261,6 +262,16 @@ def test_job_that_wants_more_grows_on_spares_where_that_pays() -> None:
     assert len(made.plan.placement.ranks) == 8
     assert made.tokens_per_s_after > made.tokens_per_s_before
     assert of_job(decided(replan(whole, [half], horizon_s=60.0)), "half").action is RecoveryAction.NONE
+
+
+def test_job_that_wants_more_grows_before_anything_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where time goes for bounds alone it still takes back the replicas that spares leave room for."""
+    monkeypatch.setattr(decide_module, "ROUNDS", 0)
+    whole = cluster(6, leaf_nodes=6)
+    half = replace(job("half", whole, names(whole, 0, 2), tensor=1), wanted_gpus=16)
+    made = of_job(decided(replan(whole, [half])), "half")
+    assert made.plan is not None
+    assert len(made.plan.placement.ranks) == 12
 
 
 def test_job_that_took_another_shape_grows_back() -> None:

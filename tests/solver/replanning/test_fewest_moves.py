@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from cluster_models.jobs.recovery import Migration, MovedRank, RecoveryAction
 from solver.problem import Backend
 from solver.replanning.decide import Beside, decide_beside
-from solver.replanning.fewest_moves import TELLS, with_fewest_moves
+from solver.replanning.fewest_moves import with_fewest_moves
 from solver.replanning.problem import RecoveryOption, ReplanOptions, ReplanProblem
 from solver.replanning.program import Limits, choose
+from solver.replanning.values import WORTH_MOVING
 from tests.solver.replanning.moves import hosts_of, snapshot
 from tests.solver.replanning.test_program import GPUS, Options, batches, option, pause
 
@@ -34,7 +35,7 @@ def decided(*options: RecoveryOption, gap: float = 0.01) -> dict[str, RecoveryOp
     return dict(decide_beside(problem, Beside(options), ReplanOptions(gap=gap)).chosen)
 
 
-@pytest.mark.parametrize(("lead", "ranks"), [(9e-6, FEW), (0.9 * TELLS, FEW), (1.1 * TELLS, MANY)])
+@pytest.mark.parametrize(("lead", "ranks"), [(9e-6, FEW), (0.9 * WORTH_MOVING, FEW), (1.1 * WORTH_MOVING, MANY)])
 def test_no_ranks_move_for_what_predictions_cannot_tell(lead: float, ranks: int) -> None:
     """96 ranks move where that is worth more than links drift by, else the 8 that must."""
     far = moving(option("a", WORTH * (1 + lead), *GPUS[:2]), MANY)
@@ -74,7 +75,7 @@ def test_fewest_ranks_of_all_combinations_worth_the_same(
         taken
         for taken in product(*([made for made in nearly if made.job_id == job] for job in sorted(own)))
         if sum(len(made.holds) for made in taken) == len({gpu for made in taken for gpu in made.holds})
-        and all(own[x.job_id].value_flop - x.value_flop <= TELLS * own[x.job_id].value_flop for x in taken)
+        and all(own[x.job_id].value_flop - x.value_flop <= WORTH_MOVING * own[x.job_id].value_flop for x in taken)
         and sum(own[x.job_id].value_flop - x.value_flop for x in taken) <= slack * (1 - 1e-6)
     ]
     assert ranks(tuple(found.values())) <= min(map(ranks, alike))
