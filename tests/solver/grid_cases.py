@@ -130,7 +130,7 @@ def keeps(orders: IntArray, rules: Rules) -> BoolArray:
 def problem_of(grid: Grid, rules: Rules) -> PlacementProblem:
     """A grid as the planner sees it: slots ``s * replicas + r`` and the pairs that exchange data."""
     replicas, pipeline = grid.replicas, grid.pipeline
-    cells = np.arange(grid.slots).reshape(pipeline, replicas).T
+    cells = np.ascontiguousarray(np.arange(grid.slots).reshape(pipeline, replicas).T)
     hop_pairs = np.full((replicas, 2, pipeline, 1, 2), NO_SLOT)
     for r, s in np.ndindex(cells.shape):
         for way, other in ((0, s + 1), (1, s - 1)):

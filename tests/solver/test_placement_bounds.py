@@ -46,7 +46,7 @@ def grids(draw: st.DrawFn) -> PlacementProblem:
     micro_batches = draw(st.integers(ranks if virtual > 1 else 1, 9))
     group = micro_batch_group(DEFAULT_FRAMEWORK, ranks, micro_batches)
     schedule = build_schedule(ranks, virtual, micro_batches, group=group, blocking=draw(st.booleans()))
-    cells = np.arange(slots).reshape(replicas, width, ranks).swapaxes(1, 2)
+    cells = np.ascontiguousarray(np.arange(slots).reshape(replicas, width, ranks).swapaxes(1, 2))
     uneven = draw(st.integers(0, 1))
 
     def times(*shape: int) -> np.ndarray:
