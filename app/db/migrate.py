@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from alembic import command
@@ -46,7 +47,8 @@ def prepare(engine: Engine, settings: Settings) -> None:
     """Migrate an embedded database; raise ``SchemaNotCurrent`` where a server's is not at the newest schema."""
     if settings.uses_sqlite:
         with FileLock(settings.data_dir / "migrate.lock"):
-            upgrade(engine)
+            if not is_current(engine):
+                upgrade(engine)
     elif not is_current(engine):
         raise SchemaNotCurrent("The database's schema is not the newest; migrate it with: meshwright migrate")
 
@@ -111,6 +113,7 @@ def _unknown(engine: Engine) -> set[str]:
     return _revisions(engine) - {each.revision for each in _scripts().walk_revisions()}
 
 
+@cache
 def _scripts() -> ScriptDirectory:
     return ScriptDirectory(MIGRATIONS_FOLDER)
 

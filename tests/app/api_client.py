@@ -20,6 +20,7 @@ from app.main import create_app
 from app.serialization import jsonable
 from app.settings import SOLVE_COMMAND, Access, Role, Settings
 from tests.app import stand_in_solver
+from tests.app.shared_routes import with_shared_routes
 from tests.databases import begin_at_newest
 from tests.plans import small_architecture, small_cluster, small_plan, small_samples, small_workload
 
@@ -51,7 +52,8 @@ def running(
         max_body_bytes=2_000_000,
     )
     begin_at_newest(settings)
-    with TestClient(create_app(settings), base_url="http://localhost", raise_server_exceptions=False) as client:
+    app = with_shared_routes(create_app(settings))
+    with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
         yield client
 
 

@@ -19,6 +19,7 @@ from app.resources import Service
 from app.settings import Settings
 from app.trusted_requests import TrustedRequests
 from app.web.routes import router
+from tests.app.shared_routes import with_shared_routes
 from tests.databases import begin_at_newest
 
 FOREIGN: Final = {"sec-fetch-site": "cross-site"}
@@ -42,6 +43,7 @@ def site(folder: Path) -> Iterator[tuple[Service, TestClient]]:
     app.state.service = service
     app.include_router(router)
     app.add_middleware(TrustedRequests, hosts=())
+    with_shared_routes(app)
     yield service, TestClient(app, headers={"sec-fetch-site": "same-origin"}, follow_redirects=False)
     engine.dispose()
 

@@ -21,6 +21,7 @@ from app.startup import CannotStart
 from tests.app.access.callers import OURS, service_of
 from tests.app.access.identity_provider import CLIENT, Provider, identity_provider
 from tests.app.api_client import API
+from tests.app.shared_routes import with_shared_routes
 from tests.databases import begin_at_newest
 
 ROLES = {"planner-admins": f"admin@{OURS}", "researchers": "planner", "ghosts": "viewer@nowhere"}
@@ -47,7 +48,7 @@ def browser(tmp_path: Path, provider: Provider) -> Iterator[TestClient]:
         oidc_roles=ROLES,
     )
     begin_at_newest(settings)
-    app = create_app(settings)
+    app = with_shared_routes(create_app(settings))
     with TestClient(app, base_url="http://localhost", headers={"accept": "text/html"}) as client:
         client.follow_redirects = False
         with transaction(service_of(client).sessions) as session:

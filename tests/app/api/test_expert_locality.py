@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from app.settings import Role
 from solver.experts.layout import ExpertLayout
 from solver.experts.transitions import node_stay_share, stay_share
 from tests.app.api_client import API, running
@@ -21,7 +22,7 @@ ADDRESS = f"{API}/expert-placements"
 @pytest.fixture
 def stored(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
     """A client of an application that has statistics with transitions of two workloads, and one without."""
-    with running(tmp_path, database_url) as client:
+    with running(tmp_path, database_url, role=Role.WEB) as client:
         plain = in_full("plain", layers=4)
         body = {"name": "ours", "workloads": [traced("chat", 1), traced("code", 2), *plain]}
         assert client.post(f"{API}/routing", json=body).status_code == 201

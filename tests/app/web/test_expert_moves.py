@@ -16,6 +16,7 @@ from fastapi.testclient import TestClient
 
 from app.documents.model import ModelDocument
 from app.serialization import jsonable
+from app.settings import Role
 from tests.app.api_client import API, ended, plan_body, running
 from tests.routing_counts import dump, in_full, skewed
 from tests.solver.problems import SPARSE
@@ -32,7 +33,7 @@ PASTED: Final = json.dumps({"physical_to_logical_map": MAP})
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
     """A client of an application with statistics called ``ours``."""
-    with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite") as client:
+    with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite", role=Role.WEB) as client:
         body = {"name": "ours", "workloads": in_full("prefill", "decode", layers=LAYERS, experts=EXPERTS)}
         assert client.post(f"{API}/routing", json=body).status_code == 201
         yield client

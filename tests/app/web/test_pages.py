@@ -29,6 +29,7 @@ from app.trusted_requests import TrustedRequests
 from app.web.planning.form import label
 from app.web.routes import router
 from solver.problem import PlanningProblem, Progress, SearchOptions
+from tests.app.shared_routes import with_shared_routes
 from tests.databases import begin_at_newest
 from tests.plans import (
     small_architecture,
@@ -72,7 +73,7 @@ def browser(service: Service) -> TestClient:
     app.state.service = service
     app.include_router(router)
     app.add_middleware(TrustedRequests, hosts=())
-    return TestClient(app, headers={"sec-fetch-site": "same-origin"})
+    return TestClient(with_shared_routes(app), headers={"sec-fetch-site": "same-origin"})
 
 
 @pytest.fixture

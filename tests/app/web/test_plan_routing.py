@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 
 from app.documents.model import ModelDocument
 from app.services.planning import plans
+from app.settings import Role
 from app.web.experts.workload_weights import weight_lines, weights_of
 from app.web.planning.form import blank
 from cluster_models.errors import InvalidInput
@@ -28,7 +29,7 @@ COUNTS: Final = {name: [list(row) for row in each.loads] for name, each in (("a 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
     """A client of an application with counts of the sparse model under the name ``ours``."""
-    with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite") as client:
+    with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite", role=Role.WEB) as client:
         store(client, "ours", COUNTS)
         yield client
 
