@@ -29,6 +29,10 @@ RESOLUTION: Final = 1e-4
 """Share of the step time below which a gap is no longer narrowed down."""
 TRIAL: Final = 0.35
 """Where the next trial step time lies between the bound and the incumbent."""
+SLOW_TRIAL: Final = 1e9
+"""Work on a trial beyond which a lower step is tried before the branch is parted, which repeats that work often."""
+COARSE: Final = 1.5e-3
+"""Share of the step by which a trial must lie above the bound for that."""
 MOST_KNOWN: Final = 256
 """Routes met before with which a master problem begins."""
 MOST_KEPT: Final = 4096
@@ -101,9 +105,13 @@ class BranchAndPrice:
         step_s = self._trial_s
         if lowest.failed_s <= step_s:
             step_s = 0.5 * (max(low_s, lowest.bound_s) + lowest.failed_s)
+        before = self.work
         tightened, fraction = self._bounded(lowest.branch, step_s, out_of_time)
         if fraction is None:
             self._push(lowest.branch, step_s, lowest.failed_s)
+            return True
+        if self.work - before > SLOW_TRIAL and step_s - max(low_s, lowest.bound_s) > COARSE * step_s:
+            self._push(lowest.branch, lowest.bound_s, step_s)
             return True
         split = split_of(tightened, fraction, self._chains, step_s)
         if out_of_time():
