@@ -33,7 +33,8 @@ class CandidateBatch:
     ``recompute``, ``sharding``, ``rank_order`` and ``schedule`` hold indices into the ``*_CODES`` tuples,
     ``modules`` the sum of the ``MODULE_BITS`` that selective recomputation names, ``recompute_layers`` those of
     each chunk that full recomputation is limited to, 0: all, ``sharding_ranks`` the data and context ranks of a
-    group that shares parameters out, 0: all.
+    group that shares parameters out, 0: all, ``optimizer_offload`` the percent of optimizer states in the nodes'
+    memory.
     """
 
     tensor: IntArray
@@ -51,6 +52,7 @@ class CandidateBatch:
     modules: IntArray
     recompute_layers: IntArray
     sharding_ranks: IntArray
+    optimizer_offload: IntArray
 
     def __len__(self) -> int:
         return len(self.tensor)
@@ -141,5 +143,6 @@ def batch_of(configuration: Configuration) -> CandidateBatch:
         module_code(configuration.recompute_modules),
         configuration.recompute_layers,
         configuration.sharding_ranks,
+        configuration.optimizer_offload,
     )
     return CandidateBatch(*(np.array([value], dtype=np.int64) for value in columns))

@@ -13,11 +13,12 @@ from itertools import takewhile
 from typing import Any, Final
 
 from app.documents.configuration import ConfigurationDocument, DegreesDocument
+from app.exports.offloading import percent_said
 from app.exports.readback.megatron import GROUP, Rows, even_rows, rows_of_layout, sharding_of
 from cluster_models.errors import InvalidConfiguration, InvalidInput
 from cluster_models.training.plan import RankOrder
 from cluster_models.training.recompute import MODULES_BY_NAME
-from cluster_models.training.workload import Recompute, RecomputeModule, Sharding
+from cluster_models.training.workload import WHOLE_OFFLOAD, Recompute, RecomputeModule, Sharding
 
 TENSOR: Final = "--tensor-model-parallel-size"
 PIPELINE: Final = "--pipeline-model-parallel-size"
@@ -38,6 +39,8 @@ GRANULARITY: Final = "--recompute-granularity"
 METHOD: Final = "--recompute-method"
 RECOMPUTED: Final = "--recompute-num-layers"
 MODULES: Final = "--recompute-modules"
+OFFLOAD: Final = "--optimizer-cpu-offload"
+OFFLOADED: Final = "--optimizer-offload-fraction"
 _OTHER_NAMES: Final = {
     CHUNKS: "virtual_pipeline_model_parallel_size",
     GROUP: "microbatch_group_size_per_vp_stage",
@@ -120,6 +123,7 @@ def read_launch(text: str, *, layers: int, gpus: int) -> OwnLaunch:
             micro_batch_sequences=given.number(MICRO_BATCH, 1),
             **_recomputation(given, rows),
             sharding=_sharding(given),
+            optimizer_offload_percent=_offload(given),
             rank_order=RankOrder.PIPELINE_BEFORE_DATA
             if given.has("--use-tp-pp-dp-mapping")
             else RankOrder.DATA_BEFORE_PIPELINE,
@@ -280,6 +284,18 @@ def _sharding(given: _Flags) -> Sharding:
     told = given.is_told("--use-distributed-optimizer")
     optimizer = given.has("--use-distributed-optimizer") or (given.is_nemo and not told)
     return sharding_of(parameters=parameters, optimizer=optimizer or parameters)
+
+
+def _offload(given: _Flags) -> int:
+    """Percent of the optimizer states that processors update."""
+    fraction = given.word(OFFLOADED)
+    try:
+        percent = percent_said(given.has(OFFLOAD), fraction or "")
+    except ValueError as error:
+        raise InvalidConfiguration(OFFLOADED, fraction, "is no share between 0 and 1") from error
+    if not 0 <= percent <= WHOLE_OFFLOAD:
+        raise InvalidConfiguration(OFFLOADED, fraction, "is no share between 0 and 1")
+    return percent
 
 
 def _recomputation(given: _Flags, rows: Rows) -> dict[str, Any]:

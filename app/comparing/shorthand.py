@@ -1,6 +1,7 @@
 """Configurations in the shorthand that plans are named by: ``tp4 pp8 dp2 vpp4 mb1 recompute=full``.
 
-Recomputation may name modules or a number of layers: ``recompute=selective:moe_act``, ``recompute=full:2``.
+Recomputation may name modules or a number of layers: ``recompute=selective:moe_act``, ``recompute=full:2``;
+``offload=50`` is a share of the optimizer states in percent.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from cluster_models.errors import InvalidConfiguration
 from cluster_models.training.plan import Configuration, Degrees, Plan
 from cluster_models.training.recompute import read_recomputation, recomputation_words
 from cluster_models.training.schedules import PipelineSchedule
-from cluster_models.training.workload import Sharding
+from cluster_models.training.workload import WHOLE_OFFLOAD, Sharding
 
 _DEGREES: Final = {
     "tp": "tensor",
@@ -26,6 +27,7 @@ _DEGREES: Final = {
     "vpp": "virtual_pipeline",
 }
 _MICRO_BATCH: Final = ("mb", "mbs")
+_OFFLOAD: Final = "offload"
 _CHOICES: Final = {
     "sharding": tuple(Sharding),
     "schedule": tuple(PipelineSchedule),
@@ -44,8 +46,8 @@ def is_shorthand(text: str) -> bool:
 def read_shorthand(text: str, plan: Plan, *, gpus: int) -> ConfigurationDocument:
     """The configuration that ``text`` names, on ``gpus`` GPUs where it does not say ``dp``.
 
-    Micro-batch, recomputation, sharding and schedule are those of ``plan`` where they are not said; layers are
-    those of the alternative of the plan that has these sizes, else as even as they can be.
+    Micro-batch, recomputation, sharding, offloading and schedule are those of ``plan`` where they are not said;
+    layers are those of the alternative of the plan that has these sizes, else as even as they can be.
     """
     sizes, micro_batch, choices = _words(text)
     if "data" not in sizes:
@@ -70,6 +72,7 @@ def read_shorthand(text: str, plan: Plan, *, gpus: int) -> ConfigurationDocument
         recompute_modules=sorted(modules),
         recompute_layers=layers,
         sharding=Sharding(choices.get("sharding", own.sharding)),
+        optimizer_offload_percent=int(choices.get("optimizer_offload", own.optimizer_offload)),
         schedule=PipelineSchedule(choices.get("schedule", own.schedule)),
     )
 
@@ -79,28 +82,42 @@ def _words(text: str) -> tuple[dict[str, int], int | None, dict[str, str]]:
     choices: dict[str, str] = {}
     micro_batch: int | None = None
     for word in text.lower().replace(",", " ").split():
-        if size := _SIZE.fullmatch(word):
-            name, number = size[1], int(size[2])
-            if number < 1:
-                raise InvalidConfiguration(name, number, "must be at least 1")
-            if name in _MICRO_BATCH:
-                micro_batch = number
-                continue
-            if name in _DEGREES:
-                if sizes.setdefault(_DEGREES[name], number) != number:
-                    raise InvalidConfiguration(name, text, "is given with two sizes", "give each degree once")
-                continue
-        elif (choice := _CHOICE.fullmatch(word)) and choice[1] == "recompute":
-            choices["recomputation"] = recomputation_words(*read_recomputation(choice[2]))
+        size = _SIZE.fullmatch(word)
+        if size is None or size[1] == _OFFLOAD:
+            choices |= _setting(word)
             continue
-        elif choice and choice[1] in _CHOICES:
-            if choice[2] not in _CHOICES[choice[1]]:
-                known = close_name(choice[2], [str(each) for each in _CHOICES[choice[1]]])
-                raise InvalidConfiguration(choice[1], choice[2], "is no choice", known)
-            choices[choice[1]] = choice[2]
-            continue
-        raise InvalidConfiguration("configuration", word, "is no degree and no setting", _REMEDY)
+        name, number = size[1], int(size[2])
+        if number < 1:
+            raise InvalidConfiguration(name, number, "must be at least 1")
+        if name in _MICRO_BATCH:
+            micro_batch = number
+        elif name not in _DEGREES:
+            raise _unknown(word)
+        elif sizes.setdefault(_DEGREES[name], number) != number:
+            raise InvalidConfiguration(name, text, "is given with two sizes", "give each degree once")
     return sizes, micro_batch, choices
+
+
+def _setting(word: str) -> dict[str, str]:
+    """A setting that is no degree, by its name in ``Configuration``."""
+    choice = _CHOICE.fullmatch(word)
+    if choice is None or choice[1] not in ("recompute", _OFFLOAD, *_CHOICES):
+        raise _unknown(word)
+    name, value = choice[1], choice[2]
+    if name == "recompute":
+        return {"recomputation": recomputation_words(*read_recomputation(value))}
+    if name == _OFFLOAD:
+        if not value.isdigit() or int(value) > WHOLE_OFFLOAD:
+            raise InvalidConfiguration(name, value, f"is a share in percent, from 0 to {WHOLE_OFFLOAD}")
+        return {"optimizer_offload": str(int(value))}
+    if value not in _CHOICES[name]:
+        known = close_name(value, [str(each) for each in _CHOICES[name]])
+        raise InvalidConfiguration(name, value, "is no choice", known)
+    return {name: value}
+
+
+def _unknown(word: str) -> InvalidConfiguration:
+    return InvalidConfiguration("configuration", word, "is no degree and no setting", _REMEDY)
 
 
 def _known(plan: Plan, degrees: Degrees, micro_batch: int | None, choices: dict[str, str]) -> Configuration | None:
@@ -109,7 +126,7 @@ def _known(plan: Plan, degrees: Degrees, micro_batch: int | None, choices: dict[
         if (
             known.degrees == degrees
             and micro_batch in (None, known.micro_batch)
-            and all(getattr(known, name) == value for name, value in choices.items())
+            and all(str(getattr(known, name)) == value for name, value in choices.items())
         ):
             return known
     return None

@@ -15,7 +15,7 @@ from cluster_models.model.architecture import Architecture
 from cluster_models.model.experts import MOST_LAYERS
 from cluster_models.training.plan import Configuration, Degrees, Plan, RankOrder
 from cluster_models.training.schedules import PipelineSchedule
-from cluster_models.training.workload import Recompute, RecomputeModule, Sharding
+from cluster_models.training.workload import WHOLE_OFFLOAD, Recompute, RecomputeModule, Sharding
 
 _StageLayers = Annotated[
     list[Annotated[list[WholeNumber], Field(max_length=MOST_LAYERS)]], Field(max_length=MOST_LAYERS)
@@ -69,6 +69,9 @@ class ConfigurationDocument(ValueDocument[Configuration]):
         description="Data ranks, context ranks included, of a group inside which parameters are sharded (HSDP); "
         "0 = all of them.",
         examples=[0],
+    )
+    optimizer_offload_percent: Annotated[WholeNumber, Field(le=WHOLE_OFFLOAD), Holds("optimizer_offload")] = Field(
+        0, description="Share of the optimizer states in the nodes' memory.", examples=[0]
     )
     rank_order: RankOrder = Field(
         RankOrder.DATA_BEFORE_PIPELINE,
@@ -132,6 +135,7 @@ class ConfigurationDocument(ValueDocument[Configuration]):
             recompute_layers=self.recompute_layers,
             sharding=self.sharding,
             sharding_ranks=self.sharding_ranks,
+            optimizer_offload=self.optimizer_offload_percent,
             rank_order=self.rank_order,
             stage_layers=tuple(tuple(row) for row in layers),
             schedule=self.schedule,

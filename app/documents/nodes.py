@@ -10,9 +10,10 @@ from app.documents.reading import Count, Line, Number, Positive, Text
 from app.documents.values import Given, Holds, ValueDocument
 from cluster_models.cluster.catalogue import NodeKind, gpu_kind, node_kind
 from cluster_models.cluster.gpus import GpuKind
+from cluster_models.cluster.hosts import HostMemory
 from cluster_models.cluster.topology import NicGroup, Node, NodeState
 from cluster_models.errors import InvalidCluster
-from cluster_models.units import GBIT
+from cluster_models.units import GBIT, GBYTE, GIB
 
 T = TypeVar("T")
 
@@ -23,6 +24,8 @@ FASTEST_CARD_GBITS_PER_S: Final = 1e5
 """A hundred times the fastest card on sale in 2026: what is above is a slip of the unit."""
 GREATEST_SLOWDOWN: Final = 1000.0
 _MOST_LABELS: Final = 100
+_GREATEST_HOST: Final = 1e7
+"""A hundred times the memory in GiB and the rates in GB/s of the largest node of 2026."""
 
 Slowdown = Annotated[Number, Field(ge=1, le=GREATEST_SLOWDOWN)]
 GpusInUse = Annotated[list[Annotated[int, Field(strict=True, ge=0, lt=MOST_GPUS)]], Field(max_length=MOST_GPUS)]
@@ -41,6 +44,25 @@ class NicsDocument(ValueDocument[NicGroup]):
         examples=[400.0],
     )
     fabric: Text = Field("unknown", description="Family of the network.", examples=["infiniband"])
+
+
+_HostFigure = Annotated[Positive, Field(le=_GREATEST_HOST)] | None
+
+
+class HostDocument(ValueDocument[HostMemory]):
+    """Memory and processors of one node, for what GPUs offload; figures that are absent are estimated."""
+
+    memory_gib: Annotated[_HostFigure, Holds("memory_bytes", GIB)] = Field(
+        None, description="Memory of the node in GiB.", examples=[2048.0]
+    )
+    memory_bandwidth_gbytes_per_s: Annotated[_HostFigure, Holds("memory_bytes_per_s", GBYTE)] = Field(
+        None, description="Nominal bandwidth of that memory in GB/s: channels times rate.", examples=[614.4]
+    )
+    link_gbytes_per_s: Annotated[_HostFigure, Holds("link_bytes_per_s", GBYTE)] = Field(
+        None,
+        description="Nominal rate between a GPU and that memory in GB/s, one direction, while all GPUs transfer.",
+        examples=[63.0],
+    )
 
 
 class NodeDocument(ValueDocument[Node]):
@@ -81,6 +103,9 @@ class NodeDocument(ValueDocument[Node]):
         description="Numbers of the GPUs that other jobs hold, from 0; plans use the others.",
         examples=[[0, 1]],
     )
+    host: HostDocument | None = Field(
+        None, description="Memory and processors; absent = as its GPU kind is usually sold, estimated."
+    )
 
     def to_node(self, own_kinds: dict[str, GpuKind], field: str) -> tuple[Node, GpuKind]:
         """The domain value and its GPU kind, looked up in ``own_kinds`` before the catalogue."""
@@ -101,6 +126,7 @@ class NodeDocument(ValueDocument[Node]):
             state=self.state,
             compute_slowdown=self.compute_slowdown,
             gpus_in_use=tuple(sorted(self.gpus_in_use)),
+            host=self.host.to_value() if self.host else None,
         )
         return node, kind
 

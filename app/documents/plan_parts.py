@@ -40,6 +40,9 @@ class TimeDocument(ValueDocument[TimeBreakdown]):
     pipeline_transfer_s: float = Field(description="What transfers between stages add.", examples=[0.1])
     data_exposed_s: float = Field(description="Gradient and parameter traffic not hidden.", examples=[0.8])
     optimizer_s: float = Field(description="The optimizer step itself.", examples=[0.2])
+    offload_s: float = Field(
+        0.0, description="The optimizer step in the node's memory, with transfers not hidden.", examples=[0.0]
+    )
 
 
 class StageDocument(ValueDocument[StageTime]):
@@ -96,6 +99,9 @@ class MemoryDocument(ValueDocument[StageMemory]):
         description="All parts together.", examples=[60.7]
     )
     limit_gib: Annotated[float, Holds("limit_bytes", GIB)] = Field(description="What may be used.", examples=[75.2])
+    host_gib: Annotated[float, Holds("host_bytes", GIB)] = Field(
+        0.0, description="Optimizer states in the node's memory, no part of the total.", examples=[0.0]
+    )
 
 
 class RankDocument(ValueDocument[RankPlace]):

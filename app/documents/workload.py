@@ -43,6 +43,7 @@ from cluster_models.training.workload import (
     Choice,
     LinkBandwidth,
     Objective,
+    Offload,
     Optimizer,
     Recompute,
     RecomputeModule,
@@ -76,7 +77,8 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
     """One training workload.
 
     Degrees are called tensor, pipeline, data, context, expert, expert_tensor, virtual_pipeline and micro_batch
-    (sequences).  ``recompute_layers`` and ``sharding_ranks`` are pinned and forbidden like a degree, and may be 0.
+    (sequences).  ``recompute_layers``, ``sharding_ranks`` and ``optimizer_offload`` (percent) are pinned and
+    forbidden like a degree, and may be 0.
     """
 
     sequence_length: Annotated[Count, Field(le=LONGEST_SEQUENCE)] = Field(
@@ -155,6 +157,14 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
         "FSDP).",
         examples=[["none", "optimizer"]],
     )
+    offload: list[Offload] = Field(
+        list(_DEFAULT.offload),
+        min_length=1,
+        max_length=_MOST_VALUES,
+        description="Training state that the planner may keep in the nodes' memory: none, optimizer (states and "
+        "master weights, all or a share; FSDP's shards with them), where the framework does so.",
+        examples=[["none", "optimizer"]],
+    )
     schedule: list[PipelineSchedule] = Field(
         list(_DEFAULT.schedule),
         min_length=1,
@@ -174,7 +184,7 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
     pinned: Annotated[dict[str, Whole], _by_name(Count, WholeNumber)] = Field(
         default_factory=dict,
         max_length=_MOST_VALUES,
-        description="Degrees, or recompute_layers or sharding_ranks, with one allowed value.",
+        description="Degrees, recompute_layers, sharding_ranks or optimizer_offload with one allowed value.",
         examples=[{"tensor": 8}],
     )
     forbidden: Annotated[
@@ -183,7 +193,7 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
     ] = Field(
         default_factory=dict,
         max_length=_MOST_VALUES,
-        description="Values that a degree, or recompute_layers or sharding_ranks, must not take.",
+        description="Values that a degree, recompute_layers, sharding_ranks or optimizer_offload must not take.",
         examples=[{"context": [2, 4]}],
     )
     max_gpus: Count | None = Field(None, description="GPUs to use at most; absent = all.", examples=[128])
@@ -255,6 +265,7 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
                 "recompute": tuple(dict.fromkeys(self.recompute)),
                 "recompute_modules": tuple(dict.fromkeys(self.recompute_modules)),
                 "sharding": tuple(dict.fromkeys(self.sharding)),
+                "offload": tuple(dict.fromkeys(self.offload)),
                 "schedule": tuple(dict.fromkeys(self.schedule)),
             }
         )

@@ -14,6 +14,7 @@ from app.exports.claims import shards_gradients
 from app.exports.contract import ZIP, Export, ExportFile, Files, refuse_groups, unsupported
 from app.exports.launch_value import Launch
 from app.exports.megatron import documents_unsaid
+from app.exports.offloading import refuse_offload
 from app.exports.options import Options
 from app.exports.readback.deepspeed import DEEPSPEED_SAYS, read_deepspeed
 from cluster_models.cluster.gpus import Precision
@@ -36,6 +37,7 @@ def render_deepspeed(launch: Launch, options: Options) -> Files:
 
 def _refuse(launch: Launch) -> None:
     refuse_groups("DeepSpeed", launch)
+    refuse_offload("DeepSpeed", launch, takes=True)
     degrees = launch.degrees
     reasons = {
         "pipeline": "it takes pipeline stages from the model's own code (PipelineModule)",
@@ -76,6 +78,8 @@ def _settings(launch: Launch) -> dict[str, Any]:
         "bf16": {"enabled": workload.precision is Precision.BF16},
         "fp16": {"enabled": workload.precision is Precision.FP16},
     }
+    if configuration.optimizer_offload:
+        settings["zero_optimization"]["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     if launch.degrees.tensor > 1:
         settings["tensor_parallel"] = {"autotp_size": launch.degrees.tensor}
     return settings

@@ -35,6 +35,7 @@ from app.exports.megatron_releases import (
     release_of,
     starts_megatron,
 )
+from app.exports.offloading import offload_settings, refuse_offload
 from app.exports.optimizer_states import FIELDS, state_formats
 from app.exports.options import Options
 from app.exports.readback.megatron import GROUP, MEGATRON_SAYS, read_megatron
@@ -229,12 +230,13 @@ def _recomputation(launch: Launch) -> list[Flag]:
 
 
 def _states(release: int, launch: Launch) -> list[Flag]:
-    """Formats of the optimizer's states, where they are not all FP32."""
+    """Formats of the optimizer's states, where they are not all FP32, and the share that is offloaded."""
     formats = state_formats(release_name(release), launch)
-    said = [
-        Flag(f"--{name.replace('_', '-')}", value)
-        for name, value in zip(FIELDS[: len(formats)], formats, strict=True)
-    ]
+    offloading = offload_settings(launch)
+    if offloading and launch.configuration.sharding is not Sharding.OPTIMIZER:
+        refuse_offload(release_name(release), launch, remedy="plan with sharding optimizer")
+    settings = dict(zip(FIELDS[: len(formats)], formats, strict=True)) | offloading
+    said = [Flag(f"--{name.replace('_', '-')}", value) for name, value in settings.items()]
     return [Flag("--use-precision-aware-optimizer"), *said] if said else []
 
 

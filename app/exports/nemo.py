@@ -24,6 +24,7 @@ from app.exports.megatron import documents_unsaid, environment_lines, expert_ord
 from app.exports.megatron_hybrid import is_hybrid, refuse_untold
 from app.exports.megatron_layers import pipeline_layout
 from app.exports.megatron_releases import NEWEST, SINCE, has, overlaps_experts, release_name, vendors
+from app.exports.offloading import offload_settings, refuse_offload
 from app.exports.optimizer_states import FIELDS, state_formats
 from app.exports.options import Options
 from app.exports.readback.nemo import GROUP, NEMO_SAYS, read_nemo
@@ -154,8 +155,11 @@ def _states(launch: Launch) -> dict[str, str]:
     if "fp8" in formats:
         problem = "it reads fp8 as another type than the one byte of Transformer Engine's Adam"
         raise unsupported("Megatron-Bridge", "optimizer_states", "fp8", problem, "export megatron, or use bf16")
-    aware = {"use_precision_aware_optimizer": _truth(launch.workload.optimizer_states.is_narrow)}
-    said = aware | dict(zip(FIELDS, formats, strict=True))
+    offloading = {name: value or _truth(True) for name, value in offload_settings(launch).items()}
+    if launch.configuration.sharding is not Sharding.OPTIMIZER:
+        refuse_offload("Megatron-Bridge", launch, remedy="plan with sharding optimizer")
+    aware = launch.workload.optimizer_states.is_narrow or bool(offloading)
+    said = {"use_precision_aware_optimizer": _truth(aware)} | dict(zip(FIELDS, formats, strict=True)) | offloading
     return {f"optimizer.{name}": value for name, value in said.items()}
 
 

@@ -26,15 +26,20 @@ def state_formats(tool: str, launch: Launch) -> tuple[str, ...]:
     return str(master), str(states.first_moment), str(states.second_moment)
 
 
-def states_said(formats: tuple[str, ...], *, in_bf16: bool, sharded_parameters: bool) -> OptimizerStates:
-    """The states of such values; ``formats`` is empty where the precision-aware optimizer is not asked for."""
+def states_said(
+    formats: tuple[str, ...], *, in_bf16: bool, sharded_parameters: bool, offloaded: bool = False
+) -> OptimizerStates:
+    """The states of such values; ``formats`` is empty where the precision-aware optimizer is not asked for.
+
+    ``HybridDeviceOptimizer``, which updates offloaded states, keeps FP32 copies of weights on either side.
+    """
     if not formats:
         return FULL_STATES
     try:
         master, first, second = MasterFormat(formats[0]), MomentFormat(formats[1]), MomentFormat(formats[2])
     except ValueError as error:
         raise unreadable("exports.optimizer_states", formats, "are no formats of Megatron's Adam") from error
-    if master is MasterFormat.FP32 and in_bf16 and not sharded_parameters:
+    if master is MasterFormat.FP32 and in_bf16 and not sharded_parameters and not offloaded:
         master = MasterFormat.REMAINDER
     return OptimizerStates(first, second, master)
 

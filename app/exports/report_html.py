@@ -17,7 +17,7 @@ from app.presentation.configuration import schedule_words
 from app.presentation.proof import explanation_of
 from app.presentation.sentences import sentences
 from cluster_models.training.plan import Plan
-from cluster_models.training.rank_costs import MEMORY_PARTS, TIME_PARTS, StageMemory
+from cluster_models.training.rank_costs import MEMORY_PARTS, TIME_PARTS, StageMemory, parts_shown
 from cluster_models.units import GIB, MILLISECOND
 
 HTML: Final = "text/html"
@@ -116,10 +116,9 @@ def _table(rows: Iterable[tuple[str, str, object]]) -> str:
 
 
 def _step(plan: Plan) -> str:
-    values = [getattr(plan.time, part) for part in TIME_PARTS]
-    shown = (
-        f"{words} {value / MILLISECOND:,.1f} ms" for words, value in zip(TIME_PARTS.values(), values, strict=True)
-    )
+    parts = parts_shown(plan.time)
+    values = [getattr(plan.time, part) for part in parts]
+    shown = (f"{TIME_PARTS[part]} {value / MILLISECOND:,.1f} ms" for part, value in zip(parts, values, strict=True))
     return _bar(values, sum(values), "parts of a step") + _key(shown)
 
 

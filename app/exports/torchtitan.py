@@ -22,9 +22,10 @@ from app.exports.contract import (
 )
 from app.exports.launch_value import Launch
 from app.exports.megatron import documents_unsaid, expert_order_lines
+from app.exports.offloading import refuse_offload
 from app.exports.optimizer_states import refuse_states
 from app.exports.options import Options
-from app.exports.readback.torchtitan import SCHEDULES, TORCHTITAN_SAYS, read_torchtitan, split_layers
+from app.exports.readback.torchtitan import OFFLOAD, SCHEDULES, TORCHTITAN_SAYS, read_torchtitan, split_layers
 from app.exports.recomputation import refuse_modules
 from cluster_models.cluster.gpus import Precision
 from cluster_models.training.interleaving import Interleaving, equal_group
@@ -67,10 +68,15 @@ def render_torchtitan(launch: Launch, options: Options) -> Files:  # noqa: ARG00
     ]
     if overlaps := _overlaps_tensor(launch):
         arguments += ["    --compile.enable", "    --compile.enable_async_tensor_parallel"]
+    if offloads := launch.configuration.optimizer_offload > 0:
+        arguments.append(f"    --{OFFLOAD}")
     script = [*about, "TORCHTITAN_ARGS=(", *arguments, ")", *expert_order_lines(launch.plan)]
     files = [ExportFile("torchtitan_args.sh", "\n".join(script) + "\n")]
     fold = launch.degrees.tensor * launch.degrees.context
     if launch.degrees.expert == 1 or launch.degrees.expert % fold == 0:
+        if offloads:
+            table, _, name = OFFLOAD.partition(".")
+            settings[table][name] = True
         if overlaps:
             settings["parallelism"]["enable_async_tensor_parallel"] = True
             settings["compile"] = {"enable": True}
@@ -95,6 +101,9 @@ def _refuse(launch: Launch) -> None:
         raise unsupported("torchtitan", "model", name, f"its models have no {has}", "use transformers")
     refuse_modules("torchtitan", launch)
     refuse_states("torchtitan", launch)
+    if launch.configuration.sharding is not Sharding.PARAMETERS:
+        refuse_offload("torchtitan", launch, remedy="plan with sharding parameters, or export megatron")
+    refuse_offload("torchtitan", launch, takes=True)
     configuration, degrees = launch.configuration, launch.degrees
     if configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA and degrees.pipeline > 1 and degrees.data > 1:
         raise unsupported(

@@ -57,13 +57,14 @@ def settings(
 ) -> tuple[tuple[str, str], ...]:
     """The settings of the framework that are no degrees; ``gpu_kinds``: of each stage, where they differ."""
     virtual = configuration.degrees.virtual_pipeline
-    schedule = schedule_words(configuration)
+    schedule, offloaded = schedule_words(configuration), configuration.optimizer_offload
     return (
         *(_framework(workload) if workload else ()),
         ("micro-batch", plural(configuration.micro_batch, "sequence")),
         *(_micro_batches(configuration, workload) if workload else ()),
         ("recomputation", configuration.recomputation),
         ("sharding over data ranks", configuration.sharding_words),
+        *((("optimizer states in nodes' memory", f"{offloaded} %"),) if offloaded else ()),
         ("rank order", str(configuration.rank_order)),
         ("layers of each stage", _layers(configuration)),
         *((("pipeline schedule", schedule),) if configuration.degrees.pipeline > 1 else ()),
@@ -108,9 +109,11 @@ def settings_line(configuration: Configuration) -> str:
     """The settings by which configurations of the same degrees differ, in one line."""
     return (
         f"micro-batch {configuration.micro_batch}, recomputation {configuration.recomputation}, "
-        f"sharding {configuration.sharding_words}, order {configuration.rank_order}"
-        + f", schedule {schedule_words(configuration)}"
-        * (configuration.degrees.pipeline > 1)
+        f"sharding {configuration.sharding_words}, "
+        + f"{configuration.optimizer_offload} % of optimizer states offloaded, "
+        * (configuration.optimizer_offload > 0)
+        + f"order {configuration.rank_order}"
+        + f", schedule {schedule_words(configuration)}" * (configuration.degrees.pipeline > 1)
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.presentation.figures import percent, seconds
-from cluster_models.training.rank_costs import MEMORY_PARTS, TIME_PARTS, StageMemory, TimeBreakdown
+from cluster_models.training.rank_costs import MEMORY_PARTS, TIME_PARTS, StageMemory, TimeBreakdown, parts_shown
 from cluster_models.units import GIB
 
 
@@ -22,7 +22,7 @@ class PartOfStep:
 
 def time_rows(time: TimeBreakdown) -> tuple[PartOfStep, ...]:
     """Every part with its seconds and its share of the step, in the order of ``TIME_PARTS``."""
-    parts = ((name, getattr(time, field)) for field, name in TIME_PARTS.items())
+    parts = ((TIME_PARTS[field], getattr(time, field)) for field in parts_shown(time))
     return tuple(
         PartOfStep(name, seconds(part), percent(part / time.step_s), part / time.step_s) for name, part in parts
     )

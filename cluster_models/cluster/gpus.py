@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
+from cluster_models.cluster.hosts import HostShare, usual_host
 from cluster_models.errors import InvalidCluster
 
 
@@ -61,6 +62,7 @@ class GpuKind:
     reports as total, or the decimal data sheet figure where no report is published.  ``pcie_bytes_per_s`` is
     the nominal one-direction rate of the card's PCIe x16 slot, which carries what leaves a bridged pair.
     ``multiprocessors`` compute the tiles of a matrix product side by side; ``None``: not known.
+    ``host``: what the nodes of a cluster state that they have for each GPU; ``None`` where they state nothing.
     """
 
     name: str
@@ -79,6 +81,12 @@ class GpuKind:
     verified: bool
     pcie_bytes_per_s: float | None = None
     multiprocessors: int | None = None
+    host: HostShare | None = field(default=None, compare=False)
+
+    @property
+    def host_share(self) -> HostShare:
+        """Memory and processors of the node for each GPU: as stated, else as the kind is usually sold."""
+        return usual_host(self.name, self.pcie_bytes_per_s) if self.host is None else self.host
 
     @property
     def fuses_attention(self) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
 import networkx as nx
 
 from cluster_models.cluster.gpus import GpuKind
+from cluster_models.cluster.hosts import HostMemory, HostShare, usual_host
 from cluster_models.cluster.switches import Switch, Uplink, uplinks_of
 from cluster_models.errors import InvalidCluster
 
@@ -53,7 +54,7 @@ class Node:
     ``nvlink_domain`` names the scale-up domain the GPUs belong to; nodes with the same name share one domain
     (GB200 NVL72).  ``compute_slowdown`` is the measured ratio of this node's step compute time to that of a
     healthy node of its kind (1 = healthy); a degraded node has more.  ``gpus_in_use`` are the numbers of the GPUs
-    that other jobs hold, increasing.
+    that other jobs hold, increasing.  ``host``: its memory and processors, as far as they are stated.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Node:
     state: NodeState = NodeState.READY
     compute_slowdown: float = 1.0
     gpus_in_use: tuple[int, ...] = ()
+    host: HostMemory | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -113,7 +115,8 @@ class Cluster:
     """Nodes in the order the user listed them, with the GPU kinds they refer to.
 
     ``switches``: what is known of switches whose way up many nodes share; others limit nothing.  ``gpu_kinds`` are
-    those of its domains (``GpuKind.in_domains_of``), of several sizes the smallest.
+    those of its domains (``GpuKind.in_domains_of``), of several sizes the smallest, with the least that a node has
+    for each GPU.
     """
 
     name: str
@@ -151,7 +154,15 @@ class Cluster:
             for name in {node.gpu_kind for node in self.nodes}
         }
         kinds = {name: kind.in_domains_of(smallest.get(name, 0)) for name, kind in self.gpu_kinds.items()}
+        if any(node.host for node in self.nodes):
+            kinds = {name: replace(kind, host=self._host_share(kind)) for name, kind in kinds.items()}
         object.__setattr__(self, "gpu_kinds", kinds)
+
+    def _host_share(self, kind: GpuKind) -> HostShare:
+        """What nodes have for each GPU of a kind."""
+        own = [node for node in self.nodes if node.gpu_kind == kind.name]
+        stated = [(node.host or HostMemory(), node.gpu_count) for node in own]
+        return usual_host(kind.name, kind.pcie_bytes_per_s).as_stated(stated)
 
     def uplinks(self) -> dict[str, dict[str, Uplink]]:
         """By label and place (``Node.place``): what the switches stated pass up and down."""

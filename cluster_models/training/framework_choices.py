@@ -57,6 +57,19 @@ class ExpertBalance(StrEnum):
     (``--moe-expert-capacity-factor 1 --moe-pad-expert-input-to-capacity``)."""
 
 
+class OptimizerOffload(StrEnum):
+    """How a framework keeps and updates optimizer states in the node's memory (docs/memory_options.md)."""
+
+    NONE = "none"
+    SHARE = "share"
+    """Any share of states and master weights, gradients and weights copied within the step (Megatron-Core's
+    ``HybridDeviceOptimizer``)."""
+    STATES = "states"
+    """All states and master weights; gradients are copied beside the backward pass (DeepSpeed's ZeRO-Offload)."""
+    SHARDS = "shards"
+    """All states and the sharded parameters and gradients themselves (PyTorch FSDP's ``CPUOffloadPolicy``)."""
+
+
 class CudaGraphs(StrEnum):
     """Part of a step that is captured and launched as a whole, free of launch overhead on the host."""
 

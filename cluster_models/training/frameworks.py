@@ -22,6 +22,7 @@ from cluster_models.training.framework_choices import (
     ExpertBalance,
     ExpertDispatch,
     Float8Scaling,
+    OptimizerOffload,
     Overlap,
     SelectiveRecompute,
 )
@@ -289,6 +290,10 @@ class Framework:
         Fact("Formats below FP32 in which a workload may have the moments of Adam kept.", least=0),
     ]
     master_formats: Annotated[tuple[MasterFormat, ...], Fact("Formats below FP32 of a master weight.", least=0)]
+    optimizer_offload: Annotated[
+        OptimizerOffload,
+        Fact("How optimizer states may live in nodes' memory: not, any share, all, or with shards of parameters."),
+    ]
     whole_logits: Annotated[bool, Fact("Tensor ranks gather the logits before the loss.")]
     cuda_graphs: Annotated[
         CudaGraphs,

@@ -16,7 +16,14 @@ from cluster_models.training.recompute import checked_recomputation, recomputati
 from cluster_models.training.robustness import Robustness
 from cluster_models.training.schedules import PipelineSchedule, in_model_order
 from cluster_models.training.selection import Selection
-from cluster_models.training.workload import LinkBandwidth, Recompute, RecomputeModule, Sharding, TrainingWorkload
+from cluster_models.training.workload import (
+    WHOLE_OFFLOAD,
+    LinkBandwidth,
+    Recompute,
+    RecomputeModule,
+    Sharding,
+    TrainingWorkload,
+)
 
 
 class RankOrder(StrEnum):
@@ -77,6 +84,7 @@ class Configuration:
     Selective recomputation runs ``recompute_modules`` again, without any the framework's own choice; full
     recomputation the first ``recompute_layers`` layers of each chunk, 0: all.
     Parameters are sharded inside groups of ``sharding_ranks`` data ranks, context ranks included, 0: all of them.
+    ``optimizer_offload`` percent of the optimizer states live in the nodes' memory.
     """
 
     degrees: Degrees
@@ -89,6 +97,7 @@ class Configuration:
     recompute_modules: frozenset[RecomputeModule] = frozenset()
     recompute_layers: int = 0
     sharding_ranks: int = 0
+    optimizer_offload: int = 0
 
     def __post_init__(self) -> None:
         checked_recomputation(self.recompute, self.recompute_modules, self.recompute_layers)
@@ -103,6 +112,10 @@ class Configuration:
         if group and self.sharding is not Sharding.PARAMETERS:
             raise InvalidConfiguration(
                 "sharding_ranks", group, f"goes with sharding parameters, not {self.sharding}"
+            )
+        if not 0 <= self.optimizer_offload <= WHOLE_OFFLOAD:
+            raise InvalidConfiguration(
+                "optimizer_offload", self.optimizer_offload, f"is a share in percent, from 0 to {WHOLE_OFFLOAD}"
             )
 
     @property

@@ -25,6 +25,8 @@ class TimeBreakdown:
     pipeline_transfer_s: float
     data_exposed_s: float
     optimizer_s: float
+    offload_s: float = 0.0
+    """Transfers to and from the node's memory and the update there, as far as nothing hides them."""
 
 
 TIME_PARTS: Final[Mapping[str, str]] = MappingProxyType(
@@ -37,9 +39,16 @@ TIME_PARTS: Final[Mapping[str, str]] = MappingProxyType(
         "pipeline_transfer_s": "pipeline transfers",
         "data_exposed_s": "exposed data parallel communication",
         "optimizer_s": "optimizer step",
+        "offload_s": "optimizer step in the node's memory",
     }
 )
 """The fields of ``TimeBreakdown`` that add up to the step, in the order they are shown, and their names."""
+_RARE: Final = "offload_s"
+
+
+def parts_shown(*times: TimeBreakdown) -> tuple[str, ...]:
+    """The fields of ``TIME_PARTS``, without that of offloading where none of ``times`` has any."""
+    return tuple(part for part in TIME_PARTS if part != _RARE or any(getattr(time, part) for time in times))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,8 @@ class StageMemory:
     runtime_bytes: float
     fragmentation_bytes: float
     limit_bytes: float
+    host_bytes: float = 0.0
+    """Bytes in the node's memory, which are no part of the total."""
 
     @property
     def total_bytes(self) -> float:

@@ -70,6 +70,15 @@ class Sharding(StrEnum):
     PARAMETERS = "parameters"
 
 
+class Offload(StrEnum):
+    """Training state that lives in the memory of the node instead of the GPU's."""
+
+    NONE = "none"
+    OPTIMIZER = "optimizer"
+    """Optimizer states and master weights, all or a share, updated by the node's processors; where the framework
+    moves whole shards, parameters and gradients as well."""
+
+
 class Objective(StrEnum):
     """Quantity that the plan makes as small as it can."""
 
@@ -109,8 +118,10 @@ DEGREE_NAMES: Final = (
     "micro_batch",
 )
 """The degrees a workload may pin or forbid; ``micro_batch`` counts sequences."""
-OPTION_NAMES: Final = ("recompute_layers", "sharding_ranks")
+OPTION_NAMES: Final = ("recompute_layers", "sharding_ranks", "optimizer_offload")
 """Memory options with a size that a workload may pin or forbid as well; 0 is a size."""
+WHOLE_OFFLOAD: Final = 100
+"""All optimizer states are offloaded: shares are counted in percent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +132,8 @@ class TrainingWorkload:
     ``adapters``: those that are trained beside frozen weights; without it all weights are trained.
     ``pinned`` gives a degree or a memory option one value, ``forbidden`` takes values away (names from
     ``DEGREE_NAMES`` and ``OPTION_NAMES``).
-    ``optimizer_states``: formats of what the optimizer keeps.
+    ``optimizer_states``: formats of what the optimizer keeps.  ``offload``: what of the training state may live in
+    the nodes' memory; ``optimizer_offload`` among the memory options is the share of it in percent.
     ``schedule`` are the pipeline schedules that the planner may choose from, of those that the framework has.
     Selective recomputation runs some of ``recompute_modules`` again where the framework takes names of modules, or
     exactly ``pinned_modules``; what a model or framework lacks is not offered.
@@ -147,6 +159,7 @@ class TrainingWorkload:
     recompute_modules: tuple[RecomputeModule, ...] = tuple(RecomputeModule)
     pinned_modules: tuple[RecomputeModule, ...] | None = None
     sharding: tuple[Sharding, ...] = (Sharding.NONE, Sharding.OPTIMIZER)
+    offload: tuple[Offload, ...] = (Offload.NONE,)
     schedule: tuple[PipelineSchedule, ...] = tuple(PipelineSchedule)
     memory_headroom: float = 0.1
     pinned: dict[str, int] = field(default_factory=dict, hash=False)
@@ -176,6 +189,7 @@ class TrainingWorkload:
         for name, allowed in (
             ("recompute", self.recompute),
             ("sharding", self.sharding),
+            ("offload", self.offload),
             ("schedule", self.schedule),
         ):
             if not allowed:
@@ -203,8 +217,20 @@ class TrainingWorkload:
             least = int(name not in OPTION_NAMES)
             if value < least:
                 raise InvalidWorkload(f"workload.pinned.{name}", value, f"must be at least {least}")
+            if name == "optimizer_offload":
+                self._check_offload(value)
             if value in self.forbidden.get(name, ()):
                 raise InvalidWorkload(f"workload.pinned.{name}", value, "is pinned and forbidden at once")
+
+    def _check_offload(self, percent: int) -> None:
+        """The pinned share is one that ``offload`` allows."""
+        field = "workload.pinned.optimizer_offload"
+        if percent > WHOLE_OFFLOAD:
+            raise InvalidWorkload(field, percent, f"is a share in percent, {WHOLE_OFFLOAD} at most")
+        asked = Offload.OPTIMIZER if percent else Offload.NONE
+        if asked not in self.offload:
+            problem = f"is not what offload allows ({', '.join(self.offload)})"
+            raise InvalidWorkload(field, percent, problem, f"add {asked} to offload")
 
     def _check_lengths(self) -> None:
         if self.lengths is None:

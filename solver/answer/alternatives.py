@@ -10,7 +10,7 @@ import numpy as np
 
 from cluster_models.remarks import Remark, remark
 from cluster_models.training.plan import Alternative
-from cluster_models.training.rank_costs import TIME_PARTS, TimeBreakdown
+from cluster_models.training.rank_costs import TimeBreakdown, parts_shown
 from cluster_models.training.selection import CloseCall, Trial
 from solver.answer.assemble import configuration_of
 from solver.answer.time_account import time_breakdown
@@ -146,12 +146,13 @@ def _reason(time: TimeBreakdown, best: TimeBreakdown, *, is_better: bool) -> Rem
     share = abs(more) / best.step_s
     if share < NOTICEABLE:
         return remark("as_fast")
-    parts = tuple(getattr(time, part) - getattr(best, part) for part in TIME_PARTS)
+    shown = parts_shown(time, best)
+    parts = tuple(getattr(time, part) - getattr(best, part) for part in shown)
     return remark(
         "slower" if more > 0 else "faster" if is_better else "faster_but_worse",
         share=share,
         more_s=more,
-        parts=tuple(TIME_PARTS),
+        parts=shown,
         parts_more_s=parts,
     )
 

@@ -47,6 +47,7 @@ def configuration_of(candidate: Candidate) -> Configuration:
         recompute_modules=modules,
         recompute_layers=limit,
         sharding_ranks=int(batch.sharding_ranks[0]),
+        optimizer_offload=int(batch.optimizer_offload[0]),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from cluster_models.remarks import Remark, remark
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.interleaving import Interleaving, takes_group_sizes
+from cluster_models.training.offload import offload_percents
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.degrees.enumeration import expert_tensor_legal
@@ -30,6 +31,8 @@ def limits(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> Iterator[Rema
     yield remark("limit_equal_hosts")
     yield remark("limit_tensor_inside")
     yield from _limits_of_sharding(workload)
+    if max(offload_percents(workload), default=0):
+        yield remark("limit_offload")
     if architecture.layers > 1 and workload.pinned.get("virtual_pipeline") != 1:
         yield _groups(workload.framework)
     if len(workload.framework.schedules) > 1:

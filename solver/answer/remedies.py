@@ -10,8 +10,9 @@ import numpy as np
 
 from cluster_models.links.model import LinkModel
 from cluster_models.remarks import Remark, remark
+from cluster_models.training.offload import can_offload
 from cluster_models.training.plan import Configuration, NoPlan
-from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
+from cluster_models.training.workload import Offload, Recompute, Sharding, TrainingWorkload
 from solver.answer.assemble import configuration_of, provenance
 from solver.degrees.priced import PricedCandidates, mix_fits_memory
 from solver.degrees.promising import fits_memory
@@ -24,6 +25,7 @@ from solver.refine import prepare
 LEAST_HEADROOM: Final = 0.01
 SHARD_OPTIMIZER: Final = "shard_optimizer"
 SHARD_PARAMETERS: Final = "shard_parameters"
+OFFLOAD_OPTIMIZER: Final = "offload_optimizer"
 
 
 def no_plan(
@@ -84,18 +86,24 @@ def _relaxations(workload: TrainingWorkload) -> Iterator[tuple[Remark, TrainingW
         yield remark(SHARD_OPTIMIZER), replace(workload, sharding=(*workload.sharding, Sharding.OPTIMIZER))
     if Sharding.PARAMETERS not in workload.sharding:
         yield remark(SHARD_PARAMETERS), replace(workload, sharding=(*workload.sharding, Sharding.PARAMETERS))
+    if Offload.OPTIMIZER not in workload.offload and can_offload(workload):
+        yield remark(OFFLOAD_OPTIMIZER), replace(workload, offload=tuple(Offload))
     for degree, size in workload.pinned.items():
         rest = {name: other for name, other in workload.pinned.items() if name != degree}
         yield remark("unpin", degree=degree, size=size), replace(workload, pinned=rest)
     if workload.forbidden:
         yield remark("allow_degrees"), replace(workload, forbidden={})
+    yield from _more_gpus(workload)
+    if workload.memory_headroom > LEAST_HEADROOM:
+        lower = remark("lower_headroom", headroom=workload.memory_headroom, least=LEAST_HEADROOM)
+        yield lower, replace(workload, memory_headroom=LEAST_HEADROOM)
+
+
+def _more_gpus(workload: TrainingWorkload) -> Iterator[tuple[Remark, TrainingWorkload]]:
     if workload.max_gpus is not None:
         yield remark("allow_gpus", gpus=workload.max_gpus), replace(workload, max_gpus=None)
     if workload.avoid_nodes:
         yield remark("use_avoided_nodes"), replace(workload, avoid_nodes=())
-    if workload.memory_headroom > LEAST_HEADROOM:
-        lower = remark("lower_headroom", headroom=workload.memory_headroom, least=LEAST_HEADROOM)
-        yield lower, replace(workload, memory_headroom=LEAST_HEADROOM)
 
 
 def _fits(problem: PlanningProblem, links: LinkModel) -> bool:

@@ -66,10 +66,14 @@ def _is_odd(sizes: IntArray) -> IntArray:
 
 
 def _memory_options(batch: CandidateBatch) -> IntArray:
-    """(n,) options in use: recomputation, each module that it names, its limit to some layers, groups of shards."""
+    """(n,) options in use: recomputation, each module named, a limit to some layers, groups of shards, offload."""
     named = sum((batch.modules & bit > 0 for bit in MODULE_BITS.values()), np.zeros(len(batch), dtype=np.int64))
     return np.asarray(
-        (batch.recompute != PLAIN) + named + (batch.recompute_layers > 0) + (batch.sharding_ranks > 0)
+        (batch.recompute != PLAIN)
+        + named
+        + (batch.recompute_layers > 0)
+        + (batch.sharding_ranks > 0)
+        + (batch.optimizer_offload > 0)
     )
 
 

@@ -67,7 +67,7 @@ def _rank_breakdown(
     busy = rounds * float(times.duration_s[replica, :, chunks].sum())
     end = float(times.end_s[replica].max())
     bubble = _rest(free_end_s, busy)
-    optimizer = float(arrays.optimizer_s[last])
+    optimizer, offload = float(arrays.optimizer_s[last]), float(costs.offload_s[0, last])
     return TimeBreakdown(
         step_s=times.step_s,
         compute_s=busy - tensor - context - expert - crossing[PARAMETER],
@@ -77,7 +77,8 @@ def _rank_breakdown(
         pipeline_bubble_s=bubble,
         pipeline_transfer_s=_rest(end, busy, bubble),
         data_exposed_s=_rest(times.step_s, end, optimizer) + crossing[PARAMETER],
-        optimizer_s=optimizer,
+        optimizer_s=optimizer - offload,
+        offload_s=offload,
     )
 
 

@@ -22,6 +22,7 @@ from solver.candidates import IntArray
 from solver.costs.attended import imbalance_of_pairs, least_step_tokens
 from solver.costs.calibration import has_framework, has_kind
 from solver.costs.confidence import OWN_RUNS, Novelty
+from solver.costs.host_offload import HOST_SHARE
 from solver.placement.problem import PlacementProblem
 from solver.problem import PlanningProblem
 from solver.refine import Candidate
@@ -53,6 +54,7 @@ def plan_warnings(
         *_experts(problem),
         *_documents(problem, candidate),
         *_adapters(problem),
+        *_offload(candidate),
         *_gpu_kind(candidate),
         *_inside_nodes(candidate),
         *_other_kinds(problem, candidate),
@@ -167,6 +169,28 @@ def _adapters(problem: PlanningProblem) -> list[Remark]:
     """That no training run with adapters was fitted."""
     adapters = problem.workload.adapters
     return [] if adapters is None else [remark("unmeasured_adapters", adapters=adapters.words)]
+
+
+def _offload(candidate: Candidate) -> Iterator[Remark]:
+    """What the step in the nodes' memory rests on, and nodes that have not enough of it."""
+    if not candidate.batch.optimizer_offload[0]:
+        return
+    for gpu in candidate.gpu_kinds:
+        host = gpu.host_share
+        if host.is_estimated:
+            yield remark(
+                "estimated_host",
+                gpu_kind=gpu.name,
+                memory_bytes=host.memory_bytes,
+                memory_bytes_per_s=host.memory_bytes_per_s,
+                link_bytes_per_s=host.link_bytes_per_s,
+                source=host.source,
+            )
+    held = candidate.memory.host_bytes[0]
+    for stage, gpu in enumerate(candidate.stage_gpus):
+        room = HOST_SHARE * gpu.host_share.memory_bytes
+        if held[stage] > room:
+            yield remark("host_too_small", stage=stage, needs_bytes=float(held[stage]), limit_bytes=room)
 
 
 def _other_facts(own: FittedParameters, framework: Framework) -> list[Remark]:

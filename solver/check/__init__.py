@@ -13,6 +13,7 @@ from solver.check.experts import expert_violations
 from solver.check.figures import figure_violations
 from solver.check.kinds import kind_violations
 from solver.check.memory import memory_violations
+from solver.check.offload import offload_violations
 from solver.check.placement import placement_violations
 from solver.check.robustness import robustness_violations
 from solver.check.rules import rule_violations
@@ -35,6 +36,7 @@ def check_plan(plan: Plan, problem: PlanningProblem) -> tuple[str, ...]:
         *survival_violations(plan, problem),
         *expert_violations(plan, problem),
         *memory_violations(plan, problem),
+        *offload_violations(plan, problem),
         *figure_violations(plan, problem),
         *certificate_violations(plan, problem),
         *robustness_violations(plan, problem),

@@ -14,6 +14,7 @@ from cluster_models.training.interleaving import SIZED_SINCE, Interleaving
 from cluster_models.training.plan import Configuration, Degrees, RankOrder
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import TrainingWorkload
+from solver.check.offload import offload_rules
 from solver.problem import PlanningProblem
 
 
@@ -285,7 +286,7 @@ def _size_rules(configuration: Configuration, workload: TrainingWorkload) -> Ite
     """Degrees and sizes of options are those pinned and none forbidden; without groups none is the wrong one."""
     grouped = str(configuration.sharding) == "parameters"
     for name in sorted(set(workload.pinned) | set(workload.forbidden)):
-        of_configuration = name in ("micro_batch", "recompute_layers", "sharding_ranks")
+        of_configuration = name in ("micro_batch", "recompute_layers", "sharding_ranks", "optimizer_offload")
         value = getattr(configuration if of_configuration else configuration.degrees, name)
         pinned = workload.pinned.get(name, value)
         if value != pinned:
@@ -314,6 +315,7 @@ def _limits(configuration: Configuration, problem: PlanningProblem) -> Iterator[
     if configuration.sharding_ranks and not workload.framework.hybrid_sharding:
         yield f"{workload.framework.name} does not shard parameters in groups of {configuration.sharding_ranks}."
     yield from _state_rules(configuration, workload)
+    yield from offload_rules(configuration, workload)
     if configuration.schedule not in workload.schedule:
         yield f"Schedule '{configuration.schedule}' is not among {_listed(workload.schedule)}."
 

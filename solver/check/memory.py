@@ -67,7 +67,7 @@ def memory_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
 def _part_rules(memory: StageMemory) -> Iterator[str]:
     total = 0.0
     for part in fields(memory):
-        if part.name in ("stage", "limit_bytes"):
+        if part.name in ("stage", "limit_bytes", "host_bytes"):
             continue
         size = getattr(memory, part.name)
         total += size
@@ -128,17 +128,24 @@ def _optimizer_bytes(stage: int, configuration: Configuration, problem: Planning
     if framework.sixteen_bit_states:
         kept /= 2
     narrow = sum(name != "fp32" for name in (*moments, str(states.master_weight)))
+    least, most = owned_parameters(stage, configuration, problem)
+    here = 1.0 - configuration.optimizer_offload / 100
+    return here * least * kept, here * most * (kept + framework.step_bytes + FP32_BYTES * narrow)
+
+
+def owned_parameters(stage: int, configuration: Configuration, problem: PlanningProblem) -> Interval:
+    """Least and most parameters whose optimizer states one GPU of ``stage`` owns."""
+    workload = problem.workload
     chunks, low, high, routed = _parameters(stage, configuration, problem)
     if workload.adapters is not None:
         low, high, routed = *_adapters_held(chunks, configuration, problem), 0.0
     groups = _groups(configuration)
     if configuration.sharding is Sharding.NONE:
         groups = (1, 1)
-    most = framework.sharding_ranks or groups[0]
+    most = workload.framework.sharding_ranks or groups[0]
     shared = max(ranks for ranks in range(1, groups[0] + 1) if groups[0] % ranks == 0 and ranks <= max(most, 1))
     few = [shared, max(groups[1] * shared // groups[0], 1)]
-    least = low / groups[0] + routed / groups[1]
-    return least * kept, (high / few[0] + routed / few[1]) * (kept + framework.step_bytes + FP32_BYTES * narrow)
+    return low / groups[0] + routed / groups[1], high / few[0] + routed / few[1]
 
 
 def _groups(configuration: Configuration) -> tuple[int, int]:
@@ -188,7 +195,8 @@ def _weight_bytes(stage: int, configuration: Configuration, problem: PlanningPro
     widest = max(most, FP32_BYTES if problem.workload.framework.sharded_master else 0)
     shards = low / group + routed / expert_group, high / group + routed / expert_group
     reference = (models - 1) * most
-    return models * shards[0] * least, shards[1] * (widest + reference) + gathered * most
+    here = 1.0 - configuration.optimizer_offload / 100  # shards of parameters are offloaded with their states
+    return here * models * shards[0] * least, here * shards[1] * (widest + reference) + gathered * most
 
 
 def _adapters_held(chunks: list[int], configuration: Configuration, problem: PlanningProblem) -> Interval:

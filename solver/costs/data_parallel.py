@@ -17,8 +17,9 @@ from solver.candidates import ORDER_CODES, BoolArray, CandidateBatch, FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s
 from solver.costs.compute import Processor
+from solver.costs.host_offload import offload_share
 from solver.costs.local_sizes import is_hybrid, is_sharded, shards_states
-from solver.costs.parameters import LocalParameters, data_ranks, sharing_ranks
+from solver.costs.parameters import LocalParameters, data_ranks, owned_parameters, sharing_ranks
 from solver.costs.seconds import Seconds
 from solver.costs.traffic import LayerTraffic
 
@@ -140,13 +141,15 @@ def optimizer_s(
 
     Where every rank clips all gradients that it holds it reads them for their norm and scales them; where shards
     are copied one by one after their gather, the host pays for each tensor of the ``layers`` (n, P) and data rank.
+    Offloaded states are updated elsewhere (``host_offload``).
     """
     framework, calibration = gpu.calibration.framework, gpu.calibration
-    common_ranks, routed_ranks = (ranks[:, None] for ranks in sharing_ranks(batch, framework))
-    owned = parameters.common / common_ranks + parameters.routed / routed_ranks
+    owned = owned_parameters(batch, parameters, framework)
+    common_ranks = sharing_ranks(batch, framework)[0][:, None]
     held = parameters.common + parameters.routed
     zeroed = np.where(is_sharded(batch, Sharding.PARAMETERS)[:, None], owned, held)
-    nbytes = _step_bytes(workload) * owned + framework.gradient_bytes * zeroed
+    states = (1.0 - offload_share(batch)) * (_step_bytes(workload) - _STEP_BYTES)
+    nbytes = (_STEP_BYTES + states) * owned + framework.gradient_bytes * zeroed
     if framework.clips_all_gradients:
         nbytes = nbytes + 3.0 * framework.gradient_bytes * held
     copies = np.where(common_ranks > 1, common_ranks, 0.0) * _LAYER_TENSORS * layers

@@ -10,16 +10,15 @@ import numpy as np
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.model.architecture import Architecture
 from cluster_models.training.frameworks import Framework
-from cluster_models.training.schedules import V_STAGES, PipelineSchedule
 from cluster_models.training.workload import Sharding, TrainingWorkload
-from solver.candidates import SCHEDULE_CODES, CandidateBatch, FloatArray, IntArray, select_rows
+from solver.candidates import CandidateBatch, FloatArray, IntArray, select_rows
 from solver.costs.activations import LayerActivations, LayerTensors, kept_activations, layer_tensors
 from solver.costs.adapters import trained_parameters
 from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.compute import processor
+from solver.costs.host_offload import HOST_SHARE, HostStates, offload_share
 from solver.costs.in_flight import held_at_peaks
 from solver.costs.launching import lagging
-from solver.costs.layer_counts import all_layers
 from solver.costs.local_sizes import LocalSizes, is_sharded, local_sizes
 from solver.costs.model_ends import deferred_head_bytes, deferred_products
 from solver.costs.model_states import frozen_weights, model_states, step_bytes
@@ -34,7 +33,10 @@ _PIECES: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class StageMemoryParts:
-    """Peak bytes on each GPU of every pipeline rank, all (n, P); fields as in ``rank_costs.StageMemory``."""
+    """Peak bytes on each GPU of every pipeline rank, all (n, P); fields as in ``rank_costs.StageMemory``.
+
+    ``host_bytes`` lie in the node's memory and are no part of the total.
+    """
 
     weights_bytes: FloatArray
     gradients_bytes: FloatArray
@@ -45,6 +47,7 @@ class StageMemoryParts:
     runtime_bytes: FloatArray
     fragmentation_bytes: FloatArray
     limit_bytes: FloatArray
+    host_bytes: FloatArray
 
     @property
     def total_bytes(self) -> FloatArray:
@@ -111,6 +114,8 @@ class MemoryAccount:
     these is held.  Activations are those of the fullest of ``moments``.  ``settled`` has everything but
     activations, of which ``fixed`` (n, P) without logits is beyond the limit.  ``step`` (n, P): bytes of the
     optimizer's step, ``left`` (n, P) those that it leaves to the allocator while nothing else wants them.
+    All three are those of nothing offloaded; of ``states``, what all offloaded states take to the node, ``offload``
+    is the share, (n, 1) or (m, n, 1) by policy, and ``host_limit_bytes`` the room of a GPU there.
     """
 
     layers: IntArray
@@ -126,6 +131,9 @@ class MemoryAccount:
     left: FloatArray
     settled: StageMemoryParts
     fixed: FloatArray
+    states: HostStates
+    offload: FloatArray
+    host_limit_bytes: float
 
     @classmethod
     def of(  # noqa: PLR0913 - each a fact of its own
@@ -189,6 +197,7 @@ class MemoryAccount:
             runtime_bytes=np.full((len(batch), stages), calibration.runtime_bytes),
             fragmentation_bytes=nothing,
             limit_bytes=np.full((len(batch), stages), gpu.memory_bytes * (1.0 - workload.memory_headroom)),
+            host_bytes=nothing,
         )
         return cls(
             layers=layers,
@@ -211,6 +220,9 @@ class MemoryAccount:
             left=framework.left_step_bytes * states.owned * is_sharded(batch, Sharding.OPTIMIZER)[:, None],
             settled=settled,
             fixed=settled.total_bytes - logits - settled.limit_bytes,
+            states=states.offloaded,
+            offload=offload_share(batch),
+            host_limit_bytes=HOST_SHARE * gpu.host_share.memory_bytes,
         )
 
     def parts(self, policies: RecomputePolicies) -> StageMemoryParts:
@@ -218,15 +230,19 @@ class MemoryAccount:
         activations = self._activations(policies, self.tensors)
         fragmentation = self.calibration.fragmentation_share * (activations + self.settled.logits_bytes)
         passing = activations + self.settled.logits_bytes + fragmentation
-        needed = np.maximum(self.step - passing, 0.0)
+        here, states = 1.0 - self.offload, self.states
+        needed = np.maximum(here * self.step - passing, 0.0)
         settled = replace(
             self.settled,
-            optimizer_bytes=self.settled.optimizer_bytes + needed,
+            weights_bytes=self.settled.weights_bytes - self.offload * states.weights,
+            gradients_bytes=self.settled.gradients_bytes - self.offload * states.gradients,
+            optimizer_bytes=self.settled.optimizer_bytes - self.offload * states.optimizer + needed,
             activations_bytes=activations,
             fragmentation_bytes=fragmentation,
+            host_bytes=self.offload * states.host,
         )
         if self.calibration.framework.left_step_bytes:  # as far as there is room
-            left = np.maximum(self.step + self.left - passing, 0.0) - needed
+            left = np.maximum(here * (self.step + self.left) - passing, 0.0) - needed
             room = np.maximum(settled.limit_bytes - settled.total_bytes, 0.0)
             settled = replace(settled, optimizer_bytes=settled.optimizer_bytes + np.minimum(left, room))
         if self.gathered is None:
@@ -237,16 +253,37 @@ class MemoryAccount:
     def excess_bytes(self, policies: RecomputePolicies, *, again: bool = True) -> FloatArray:
         """(n, P) what ``parts`` needs beyond the limit; (m, n, P) where ``policies`` (m, 1) are for all candidates.
 
-        Without ``again`` as if what is computed again of a layer were not alive then: no recomputation needs less
-        than that of all layers so.
+        Where the node lacks more room for what is offloaded, what it lacks.  Without ``again`` as if what is
+        computed again of a layer were not alive then: no recomputation needs less than that of all layers so.
         """
         activations = self._activations(policies, self.tensors, again=again)
         share = 1.0 + self.calibration.fragmentation_share
         if self.gathered is None or not again:
             passing = share * (activations + self.settled.logits_bytes)
-            return np.asarray(self.fixed + np.maximum(passing, self.step))
+            fixed = self.fixed - self.offload * self.states.total
+            excess = fixed + np.maximum(passing, (1.0 - self.offload) * self.step)
+            if not self.offload.any():
+                return np.asarray(excess)
+            return np.maximum(excess, self.offload * self.states.host - self.host_limit_bytes)
         parts = self.parts(policies)
         return parts.total_bytes - parts.limit_bytes
+
+    def needed_offload(self, policies: RecomputePolicies) -> FloatArray:
+        """(n, P), or (m, n, P), the least share of the states to offload so that a GPU holds the rest, or above 1.
+
+        Both what is held in a backward pass and what is while the optimizer steps fall with the share.
+        """
+        activations = self._activations(policies, self.tensors)
+        passing = (1.0 + self.calibration.fragmentation_share) * (activations + self.settled.logits_bytes)
+        freed = self.states.total
+        shares = [_share(self.fixed + passing, freed), _share(self.fixed + self.step, freed + self.step)]
+        return np.maximum(*shares)
+
+    @property
+    def most_offload(self) -> FloatArray:
+        """(n, P) the largest share of its states for which a GPU has room in its node; 0 where it offloads none."""
+        share = self.host_limit_bytes / np.maximum(self.states.host, 1.0)
+        return np.where(self.states.host > 0, share, 0.0)
 
     def take(self, rows: IntArray | slice) -> MemoryAccount:
         """The account of some candidates."""
@@ -276,6 +313,12 @@ class MemoryAccount:
             beyond = np.where((policies.layers > 0)[:, None, None], moment.held_layers - whole, 0.0)
             held = held + (beyond * (kept.whole - kept.layers)[:, None, :]).sum(axis=-1)
         return np.asarray(held)
+
+
+def _share(excess_bytes: FloatArray, freed_bytes: FloatArray) -> FloatArray:
+    """What of ``freed_bytes`` makes up for an excess; infinite where there is one and nothing to free."""
+    share = np.divide(excess_bytes, freed_bytes, out=np.full_like(excess_bytes, np.inf), where=freed_bytes > 0)
+    return np.where(excess_bytes > 0, share, 0.0)
 
 
 def _weight_bytes(
@@ -316,35 +359,6 @@ def _with_waiting(
         activations_bytes=settled.activations_bytes + np.where(short, 0.0, waiting_bytes),
         fragmentation_bytes=settled.fragmentation_bytes + np.where(short, pieces, fragmentation),
     )
-
-
-def least_bytes(
-    batch: CandidateBatch,
-    *,
-    architecture: Architecture,
-    workload: TrainingWorkload,
-    calibration: Calibration,
-) -> FloatArray:
-    """(n,) bytes that the fullest GPU of each candidate holds at least, however layers and micro-batches are cut.
-
-    Weights, gradients and optimizer states do not depend on either: the mean of their sum over the pipeline ranks,
-    which candidates share, and what the run time takes.  States that ZeRO-3 shards are not counted.
-    """
-    whole, stages = all_layers(architecture), int(batch.pipeline[0])
-    layers = np.zeros((stages, len(whole)), dtype=np.int64)
-    if any(schedule.is_v_shaped for schedule in calibration.framework.schedules):
-        # tied embeddings and those of predictions have no copy where the model ends on the rank that it begins on
-        layers = np.zeros((V_STAGES * stages, len(whole)), dtype=np.int64)
-        v_shaped = SCHEDULE_CODES.index(PipelineSchedule.ZB_V)
-        batch = replace(batch, schedule=np.full(len(batch), v_shaped, dtype=np.int64))
-    layers[0] = whole
-    parameters = local_parameters(batch, layers, architecture)
-    trained = trained_parameters(batch, layers, architecture, workload, parameters)
-    states = model_states(batch, trained, workload, calibration, np.ones(len(batch), dtype=np.int64))
-    frozen = frozen_weights(batch, parameters, architecture, workload, calibration)
-    held = (states.weights + frozen + states.gradients + states.optimizer).mean(axis=1)
-    held[is_sharded(batch, Sharding.PARAMETERS)] = 0.0
-    return np.asarray(held + calibration.runtime_bytes + communicator_bytes(batch, calibration))
 
 
 def _logit_bytes(architecture: Architecture, sizes: LocalSizes, framework: Framework) -> FloatArray:

@@ -14,8 +14,9 @@ from cluster_models.training.workload import Optimizer, Sharding, TrainingWorklo
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.costs.calibration import Calibration
 from solver.costs.data_parallel import reduces_each_micro_batch
+from solver.costs.host_offload import STATE_BYTES, HostStates, gradients_leave, may_offload
 from solver.costs.local_sizes import is_sharded
-from solver.costs.parameters import LocalParameters, sharing_ranks
+from solver.costs.parameters import LocalParameters, owned_parameters, sharing_ranks
 
 _MASTER_BYTES: Final = 4.0
 """An FP32 weight, with Adam 18 bytes in all where gradients are FP32 (Megatron-LM's distributed optimizer
@@ -61,12 +62,16 @@ def step_bytes(workload: TrainingWorkload) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ModelStates:
-    """Bytes (n, P) of what outlives a micro-batch, and parameters ``owned`` after sharding."""
+    """Bytes (n, P) of what outlives a micro-batch, and parameters ``owned`` after sharding.
+
+    ``offloaded``: what of it all offloaded states would take to the node's memory.
+    """
 
     weights: FloatArray
     gradients: FloatArray
     optimizer: FloatArray
     owned: FloatArray
+    offloaded: HostStates
 
 
 def model_states(
@@ -85,9 +90,8 @@ def model_states(
     it is the frozen one without them (TRL).
     """
     framework, fp32 = calibration.framework, workload.precision is Precision.FP32
-    common_ranks, routed_ranks = (ranks[:, None] for ranks in sharing_ranks(batch, framework))
     whole = parameters.common + parameters.routed
-    owned = parameters.common / common_ranks + parameters.routed / routed_ranks
+    owned = owned_parameters(batch, parameters, framework)
     layer = parameters.largest_layer[:, None]
     zero3 = is_sharded(batch, Sharding.PARAMETERS)[:, None]
     stays_whole = framework.sharded_master & (batch.pipeline > 1)[:, None]
@@ -108,11 +112,21 @@ def model_states(
     gradient_bytes += framework.own_gradient_bytes
     copies = workload.method.has_reference and workload.adapters is None
     reference = copies * weight_bytes * np.where(zero3, owned, whole)
+    optimizer = (kept.moments + master) * owned
+    may = may_offload(batch, workload)[:, None]
+    stays = np.where(stays_whole, whole, layer + parameters.tables)
+    leaves = may & gradients_leave(batch, framework.optimizer_offload)[:, None]
     return ModelStates(
         weights=np.where(zero3, sharded, weight_bytes * whole) + reference,
         gradients=gradient_bytes * summed,
-        optimizer=(kept.moments + master) * owned,
+        optimizer=optimizer,
         owned=owned,
+        offloaded=HostStates(
+            weights=np.where(may & zero3, kept.shard * owned, 0.0),
+            gradients=np.where(leaves, gradient_bytes * np.maximum(summed - stays, 0.0), 0.0),
+            optimizer=may * optimizer,
+            host=may * STATE_BYTES * owned,
+        ),
     )
 
 

@@ -130,6 +130,12 @@ def sharing_ranks(batch: CandidateBatch, framework: Framework) -> tuple[FloatArr
     return common, routed
 
 
+def owned_parameters(batch: CandidateBatch, parameters: LocalParameters, framework: Framework) -> FloatArray:
+    """(n, P) parameters whose optimizer states each GPU owns after sharding."""
+    common_ranks, routed_ranks = (ranks[:, None] for ranks in sharing_ranks(batch, framework))
+    return np.asarray(parameters.common / common_ranks + parameters.routed / routed_ranks)
+
+
 def _split(total: int, repeated: int, tensor: FloatArray) -> FloatArray:
     return (total - repeated) / tensor + repeated
 

@@ -31,6 +31,7 @@ from solver.costs.data_parallel import (
     ring_passes,
     tail_transfers,
 )
+from solver.costs.host_offload import offload_s
 from solver.costs.layers import Layers, SizedLayers, layers_of
 from solver.costs.local_sizes import LocalSizes
 from solver.costs.model_ends import (
@@ -44,6 +45,7 @@ from solver.costs.model_ends import (
 from solver.costs.parameters import (
     by_rank,
     local_parameters,
+    owned_parameters,
     sharing_ranks,
     sparse_counts,
 )
@@ -81,7 +83,8 @@ class StepCosts:
     groups. ``tail_transfers`` (n,): transfers between domains whose latency these rings show whatever hides their
     bytes.
     ``optimizer_s`` (n, P): the optimizer step itself, and on the last rank the head's deferred weight gradients as
-    far as they take longer than the others' last backward passes.
+    far as they take longer than the others' last backward passes; ``offload_s`` (n, P) of it is the step in the
+    node's memory, with transfers there that nothing hides.
     """
 
     forward_s: FloatArray
@@ -108,6 +111,7 @@ class StepCosts:
     reduce_hidden_s: FloatArray
     gather_hidden_s: FloatArray
     optimizer_s: FloatArray
+    offload_s: FloatArray
 
     def durations_s(self, order: PipelineSchedule) -> tuple[FloatArray, ...]:
         """(n, C) seconds of each kind of event under a schedule (``solver.orders``)."""
@@ -209,6 +213,15 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     optimizer = optimizer_s(chip, batch, trained, workload, on_rank)
     flush = slow * deferred_head_s(ends, architecture, sizes, waiting) - backward[:, : stages - 1].sum(axis=1)
     optimizer[:, last % stages] += np.maximum(flush, 0.0)
+    offload = offload_s(
+        gpu.host_share,
+        batch,
+        workload,
+        owned_parameters(batch, trained, calibration.framework),
+        forward_s=by_rank(forward, stages),
+        backward_s=by_rank(backward, stages),
+        micro_batches=micro_batches,
+    )
     return StepCosts(
         forward_s=forward,
         backward_s=backward,
@@ -236,7 +249,8 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
         gather_hidden_s=calibration.data_overlap
         * calibration.framework.overlap_parameters
         * by_rank(forward, stages),
-        optimizer_s=optimizer,
+        optimizer_s=optimizer + offload,
+        offload_s=offload,
     )
 
 

@@ -23,6 +23,7 @@ from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import ATTENDING, Mixer
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.layer_splits import can_launch, simple_splits, takes_any_split
+from cluster_models.training.offload import least_offload, may_offload
 from cluster_models.training.plan import RankOrder
 from cluster_models.training.schedules import can_run
 from cluster_models.training.workload import Sharding, TrainingWorkload
@@ -228,31 +229,29 @@ def _choices(
     workload: TrainingWorkload,
     gpus_per_node: int,
     wider: Sequence[tuple[int, int]],
-) -> list[tuple[int, int, int, int, int]]:
-    """Expert size, expert tensor size, sharding, its group and rank order of one grid."""
+) -> list[tuple[int, int, int, int, int, int]]:
+    """Expert size, expert tensor size, sharding, rank order, group and least offload of one grid."""
     taken = _filled_units(grid, wider)
     return [
-        (expert, cut, sharding, order, group)
+        (expert, cut, sharding, order, group, offload)
         for expert, cut in _expert_grids(architecture, workload, grid, gpus_per_node)
         if not any(_even(gpus, expert * cut) and gpus % cut == 0 for gpus in taken)
         for sharding in _shardings(architecture, workload, grid, expert * cut)
         for group in _sharding_groups(grid, workload, sharding, gpus_per_node)
+        for offload in least_offload(workload, SHARDING_CODES[sharding])
         for order in _orders(grid, architecture, expert * cut, gpus_per_node)
     ]
 
 
-def _crossed(grid: Grid, batches: IntArray, choices: list[tuple[int, int, int, int, int]]) -> IntArray:
-    """Rows (in the field order of ``CandidateBatch``) of one grid: each of ``batches`` with each of ``choices``.
-
-    Columns without a choice here are 0: nothing is recomputed.
-    """
+def _crossed(grid: Grid, batches: IntArray, choices: list[tuple[int, int, int, int, int, int]]) -> IntArray:
+    """Rows, in the field order of ``CandidateBatch``, of one grid: each of ``batches`` with each of ``choices``."""
     rows = np.zeros((len(batches), len(choices), COLUMNS), dtype=np.int64)
     rows[:, :, :4] = grid.tensor, grid.pipeline, grid.data, grid.context
     rows[:, :, 4:6] = [choice[:2] for choice in choices]
     rows[:, :, 6:8] = batches[:, None, :2]
     rows[:, :, 9:11] = [choice[2:4] for choice in choices]
     rows[:, :, 11] = batches[:, None, 2]
-    rows[:, :, 14] = [choice[4] for choice in choices]
+    rows[:, :, 14:16] = [choice[4:] for choice in choices]
     return rows.reshape(-1, COLUMNS)
 
 
@@ -342,12 +341,13 @@ def _expert_grids(
 
 
 def _shardings(architecture: Architecture, workload: TrainingWorkload, grid: Grid, block: int) -> list[int]:
-    """Shardings that differ: where no two ranks hold the same parameters there is nothing to share out."""
+    """Shardings that differ: a rank that alone holds its parameters shares none, unless it offloads states."""
     alone = {Sharding.GRADIENTS, Sharding.PARAMETERS}  # DeepSpeed's pipeline takes neither
     allowed = [s for s in workload.shardings if s not in alone or grid.pipeline == 1]
     expert_copies = architecture.experts is not None and grid.cell * grid.data > block
     if grid.data * grid.context == 1 and not expert_copies:
-        allowed = [Sharding.NONE] if Sharding.NONE in allowed else allowed[:1]
+        one = [Sharding.NONE] if Sharding.NONE in allowed else allowed[:1]
+        allowed = one + [s for s in allowed if s not in one and may_offload(workload, s)]
     return [SHARDING_CODES.index(sharding) for sharding in allowed]
 
 

@@ -22,7 +22,7 @@ from solver.costs.attended import least_step_tokens
 from solver.costs.calibration import calibration_of
 from solver.costs.compute import processor
 from solver.costs.layer_counts import all_layers
-from solver.costs.memory import least_bytes
+from solver.costs.least_memory import least_bytes
 from solver.costs.straggling import straggling
 from solver.degrees.enumeration import Shape, families_of, joined_batches
 from solver.degrees.priced import MOST_CELLS, worlds_on

@@ -10,9 +10,17 @@ from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import Mixer
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, frameworks
 from cluster_models.training.interleaving import Interleaving
+from cluster_models.training.offload import offload_percents, offload_refusal, offloads_with
 from cluster_models.training.optimizer_states import MasterFormat, MomentFormat
 from cluster_models.training.recompute import default_modules, recomputable_modules
-from cluster_models.training.workload import Objective, Optimizer, Sharding, TrainingWorkload
+from cluster_models.training.workload import (
+    WHOLE_OFFLOAD,
+    Objective,
+    Offload,
+    Optimizer,
+    Sharding,
+    TrainingWorkload,
+)
 from solver.costs.adapters import linears_of
 from solver.degrees.enumeration import context_legal, expert_tensor_legal, tensor_legal
 from solver.degrees.memory_mixes import limits_of, mixes_of
@@ -33,6 +41,7 @@ def check_workload(problem: PlanningProblem, fabrics: Sequence[Fabric], mixed: S
     _check_model(problem)
     _check_recomputation(problem)
     _check_states(problem.workload)
+    _check_offload(problem.workload)
     _check_size(problem, fabrics if problem.workload.pinned.get("pipeline") == 1 else [*fabrics, *mixed])
     check_placement(problem, fabrics)
 
@@ -271,6 +280,30 @@ def _check_sharding(workload: TrainingWorkload) -> None:
         raise InvalidWorkload(field, size, f"{name} does not shard parameters in groups of data ranks", remedy)
     if Sharding.PARAMETERS not in workload.sharding:
         raise InvalidWorkload(field, size, "are groups that share parameters out", "allow sharding parameters")
+
+
+def _check_offload(workload: TrainingWorkload) -> None:
+    """Where optimizer states must be offloaded, the framework has that, and a sharding under which it does."""
+    pinned, framework = workload.pinned.get("optimizer_offload"), workload.framework
+    if pinned == 0 or (pinned is None and Offload.NONE in workload.offload):
+        return
+    field, value = "workload.offload", ", ".join(workload.offload)
+    if pinned is not None:
+        field, value = "workload.pinned.optimizer_offload", str(pinned)
+    if refusal := offload_refusal(workload):
+        raise InvalidWorkload(field, value, refusal, "allow offload none; docs/memory_options.md says who offloads")
+    if not offload_percents(workload):
+        problem = f"{framework.name} offloads all optimizer states or none, of those not forbidden"
+        raise InvalidWorkload(field, value, problem, f"use {WHOLE_OFFLOAD}")
+    usable = [sharding for sharding in Sharding if offloads_with(framework.optimizer_offload, sharding)]
+    if not set(usable) & set(workload.shardings):
+        names = " or ".join(usable)
+        raise InvalidWorkload(
+            "workload.sharding",
+            list(map(str, workload.sharding)),
+            f"{framework.name} offloads states with sharding {names}",
+            f"allow {names}",
+        )
 
 
 def _check_expert_tensor(problem: PlanningProblem) -> None:

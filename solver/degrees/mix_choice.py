@@ -4,18 +4,24 @@ A candidate that fits without any option needs none.  For the others every mix t
 all of them at once: the bytes that it leaves on every pipeline rank, and the seconds that it adds to the backward
 pass of a layer.  Of the mixes that fit those are kept to which no other adds less, so that the best plan of all
 mixes is among the rows, whatever is placed where.
+
+Where optimizer states may be offloaded each mix has the least share of them with which it fits, in closed form: the
+step takes the longer the more is offloaded, so that this share counts as one more thing that a mix adds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 
 from cluster_models.cluster.gpus import GpuKind
+from cluster_models.training.framework_choices import OptimizerOffload
 from cluster_models.training.frameworks import Framework
+from cluster_models.training.offload import offload_percents
+from cluster_models.training.workload import WHOLE_OFFLOAD
 from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray, select_rows
 from solver.costs.layers import Layers
 from solver.costs.memory import MemoryAccount
@@ -28,16 +34,17 @@ from solver.degrees.memory_mixes import (
     levels_of,
     limits_of,
     mixes_of,
-    modules_used,
     policies_of,
     with_mix,
 )
-from solver.degrees.stage_costs import LayersByKind, layers_by_kind, memory_accounts
-from solver.placement.fabric import Fabric
+from solver.degrees.mix_rivals import Crossing, KnownLayers, least_of, overlaps
+from solver.degrees.stage_costs import LayersByKind, memory_accounts
 from solver.problem import PlanningProblem
 
 LayerSeconds = list[FloatArray]
 """Of a layer of each kind."""
+_ROUNDING: Final = 1e-9
+"""Percent of the optimizer states by which floating point may miss the least share that fits."""
 MOST_CELLS: Final = 2**21
 """Candidates times mixes times pipeline ranks that are tried at once: some tens of megabytes."""
 
@@ -49,30 +56,6 @@ class MixedRows:
     candidate: IntArray
     batch: CandidateBatch
     excess_bytes: FloatArray
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KnownLayers:
-    """Layers of candidates for each GPU kind; ``apart``: where no other pass runs beside dispatch.
-
-    The same where the framework overlaps none.
-    """
-
-    usual: LayersByKind
-    apart: LayersByKind
-
-    @classmethod
-    def of(cls, problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch) -> Self:
-        """Those of any candidates, with all modules that they may run again."""
-        usual = layers_by_kind(problem, fabric, batch, modules_used(problem))
-        if not overlaps(problem, batch).any():
-            return cls(usual, usual)
-        return cls(usual, layers_by_kind(problem, fabric, with_mix(batch, Mix(FULL)), modules_used(problem)))
-
-    def take(self, rows: IntArray | slice) -> KnownLayers:
-        """Those of some of the candidates."""
-        usual = select_rows(self.usual, rows)
-        return KnownLayers(usual, usual if self.apart is self.usual else select_rows(self.apart, rows))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,23 +97,22 @@ def screened(
     """
     tried = Tried(problem, batch, layers, stage_kind, memory_accounts(problem, kinds, batch, layers, domain))
     most, limit = levels_of(problem)[-1]
-    excess = tried.excess_bytes(policies_of([NOTHING, most], problem.workload.framework))
+    ends = policies_of([NOTHING, most], problem.workload.framework)
+    excess = tried.excess_bytes(ends)
     if NOTHING not in mixes_of(problem):
         excess[:, 0] = np.inf
     fits, rows = excess[:, 0] <= 0, np.arange(len(batch))
-    is_open = np.where(fits, overlaps(problem, batch), tried.least_excess_bytes() <= 0)
+    least = tried
+    if tried.may_offload:
+        least = tried.offloading(np.where(fits, batch.optimizer_offload, tried.most_percent()))
+        excess = np.where(np.isinf(excess), excess, least.excess_bytes(ends))
+    is_open = np.where(fits, overlaps(problem, batch), least.least_excess_bytes() <= 0)
     keeps = ~is_open & (fits | (excess[:, 0] < excess[:, 1]))
     settled = [
-        MixedRows(rows[keeps], batch.take(keeps), excess[keeps, 0]),
-        tried.rows_with(most, rows[~keeps & ~is_open], excess[:, 1], limit),
+        MixedRows(rows[keeps], least.batch.take(keeps), excess[keeps, 0]),
+        least.rows_with(most, rows[~keeps & ~is_open], excess[:, 1], limit),
     ]
     return Screened(_joined(settled), rows[is_open], tried.take(rows[is_open]))
-
-
-def overlaps(problem: PlanningProblem, batch: CandidateBatch) -> BoolArray:
-    """(n,) whether dispatch runs beside the compute of another micro-batch unless something is dispatched again."""
-    beside = (batch.expert > 1) & ((batch.pipeline == 1) | (batch.virtual_pipeline > 1))
-    return np.asarray(beside & problem.workload.framework.expert_overlap)
 
 
 def _joined(parts: Sequence[MixedRows]) -> MixedRows:
@@ -157,6 +139,32 @@ class Tried:
         accounts = [account.take(rows) for account in self.accounts]
         return Tried(self.problem, select_rows(self.batch, rows), layers, self.kinds[rows], accounts)
 
+    @property
+    def may_offload(self) -> bool:
+        """Whether any candidate may offload more than it does."""
+        percents = offload_percents(self.problem.workload)
+        return len(percents) > 1 and any(account.states.host.any() for account in self.accounts)
+
+    def most_percent(self) -> IntArray:
+        """(n,) the greatest percent of optimizer states that nodes have room for and plans may offload.
+
+        Where there is none, what a candidate offloads already.
+        """
+        room = self._of_stages([account.most_offload for account in self.accounts]).min(axis=1)
+        percents = np.array(offload_percents(self.problem.workload), dtype=np.int64)
+        place = np.searchsorted(percents, np.floor(WHOLE_OFFLOAD * room), side="right") - 1
+        return np.maximum(np.where(place < 0, 0, percents[place]), self.batch.optimizer_offload)
+
+    def offloading(self, percent: IntArray) -> Tried:
+        """The candidates with ``percent`` (n,) of their optimizer states offloaded."""
+        batch = replace(self.batch, optimizer_offload=percent)
+        return replace(self, batch=batch, accounts=self._accounts_with(percent))
+
+    def _accounts_with(self, percent: IntArray) -> list[MemoryAccount]:
+        """The accounts with ``percent``, (n,) or (m, n) by policy, offloaded."""
+        share = percent[..., None] / WHOLE_OFFLOAD
+        return [replace(account, offload=share) for account in self.accounts]
+
     def rows_with(self, mix: Mix, rows: IntArray, excess: FloatArray, limit: IntArray | int = 0) -> MixedRows:
         """``rows`` with a mix, limited to ``limit`` layers of each chunk; ``excess`` (n,) bytes of all."""
         return MixedRows(rows, with_mix(self.batch.take(rows), mix, limit), excess[rows])
@@ -177,34 +185,75 @@ class Tried:
         policies = policies_of(mixes, self._framework)
         limit, limited_excess = self._least_limits()
         excess = np.column_stack([limited_excess, self.excess_bytes(policies)])
+        percent = np.tile(self.batch.optimizer_offload[:, None], (1, excess.shape[1]))
+        if self.may_offload:
+            percent = self._least_percent(policies, limit, excess)
+            excess = self._excess_with(percent, policies, limit, excess)
         fits = excess <= 0
         added = [
             self._added_s(policies, first.layers, second.layers)
             for first, second in zip(known.usual, known.apart, strict=True)
         ]
-        crossing = _Crossing.of(known, overlaps(self.problem, self.batch))
-        columns = np.column_stack([fits[:, 0], self._kept(policies, added, fits[:, 1:], crossing)])
+        crossing = Crossing.of(known, overlaps(self.problem, self.batch))
+        columns = np.column_stack([fits[:, 0], self._kept(policies, added, fits[:, 1:], crossing, percent[:, 1:])])
         if fits[:, 0].any():
-            self._drop_beaten(policies, added, columns, self._limited_s(limit, known.apart), crossing)
+            self._drop_beaten(policies, added, columns, self._limited_s(limit, known.apart), crossing, percent)
         nearest, nothing = excess.argmin(axis=1), np.flatnonzero(~columns.any(axis=1))
         columns[nothing, nearest[nothing]] = True
         parts = []
         for column in np.flatnonzero(columns.any(axis=0)).tolist():
             mix, own = (Mix(FULL), *mixes)[column], np.flatnonzero(columns[:, column])
-            parts.append(self.rows_with(mix, own, excess[:, column], 0 if column else limit[own]))
+            tried = self.offloading(percent[:, column]) if percent.any() else self
+            parts.append(tried.rows_with(mix, own, excess[:, column], 0 if column else limit[own]))
         return _joined(parts)
 
+    def _least_percent(self, policies: RecomputePolicies, limit: IntArray, excess: FloatArray) -> IntArray:
+        """(n, 1 + m) the least share, in percent, with which limited recomputation and each mix fit, or the most.
+
+        ``excess`` (n, 1 + m) bytes with as little as candidates begin with.
+        """
+        limited = self._limited_policies(limit)
+        needed = np.column_stack(
+            [
+                self._of_stages([account.needed_offload(limited) for account in self.accounts]).max(axis=1),
+                self._fullest([account.needed_offload(policies) for account in self.accounts]).T,
+            ]
+        )
+        percents = np.array(offload_percents(self.problem.workload), dtype=np.int64)
+        wanted = np.ceil(np.minimum(WHOLE_OFFLOAD * needed + _ROUNDING, 2.0 * WHOLE_OFFLOAD))
+        place = np.minimum(np.searchsorted(percents, wanted), len(percents) - 1)
+        own = self.batch.optimizer_offload[:, None]
+        least = np.minimum(np.maximum(percents[place], own), self.most_percent()[:, None])
+        return np.where(excess <= 0, own, least)
+
+    def _excess_with(
+        self, percent: IntArray, policies: RecomputePolicies, limit: IntArray, excess: FloatArray
+    ) -> FloatArray:
+        """(n, 1 + m) bytes beyond memory where each column offloads ``percent`` of it."""
+        limited, mixes = self._accounts_with(percent[:, 0]), self._accounts_with(percent[:, 1:].T)
+        policy = self._limited_policies(limit)
+        first = self._of_stages([account.excess_bytes(policy) for account in limited]).max(axis=1)
+        rest = self._fullest([account.excess_bytes(policies) for account in mixes]).T
+        return np.column_stack([np.where(np.isinf(excess[:, 0]), np.inf, first), rest])
+
     def _kept(
-        self, policies: RecomputePolicies, added: Sequence[LayerSeconds], fits: BoolArray, crossing: _Crossing
+        self,
+        policies: RecomputePolicies,
+        added: Sequence[LayerSeconds],
+        fits: BoolArray,
+        crossing: Crossing,
+        percent: IntArray,
     ) -> BoolArray:
-        """(n, mixes) those that fit and to which no other adds less.
+        """(n, mixes) those that fit and to which no other adds less; ``percent`` (n, mixes) of states is offloaded.
 
         One that repeats traffic whose time the placement decides rules out none that does not, and where dispatch
-        runs beside compute the ones that do so and the others rule out one another in no case.
+        runs beside compute the ones that do so and the others rule out one another in no case.  Nor does any one
+        where a longer backward pass may hide more of what is offloaded.
         """
         attention = crossing.attention[:, None] & policies.attention_again.T
         dispatch = (crossing.dispatch | crossing.beside)[:, None] & policies.dispatch_again.T
         used, kept = [each.T for layers in added for each in layers], np.zeros_like(fits)
+        used += [percent.astype(np.float64)] if self.may_offload else []
         for again in (False, True):
             for sent in (False, True):
                 own = (attention == again) & (dispatch == sent)
@@ -213,7 +262,9 @@ class Tried:
                     rivals &= dispatch | ~crossing.beside[:, None]
                 if own.any():
                     kept |= own & least_of(used, fits & rivals)
-        return kept
+        if self._framework.optimizer_offload is OptimizerOffload.SHARE:
+            return kept
+        return kept | (fits & (percent > 0))
 
     @property
     def _framework(self) -> Framework:
@@ -245,8 +296,11 @@ class Tried:
             low, high = np.where(fits, low, np.minimum(middle + 1, high)), np.where(fits, middle, high)
         return sizes[high], self._limited_excess(sizes[high])
 
+    def _limited_policies(self, limit: IntArray) -> RecomputePolicies:
+        return RecomputePolicies.of(with_mix(self.batch, Mix(FULL), limit), self._framework)
+
     def _limited_excess(self, limit: IntArray) -> FloatArray:
-        policies = RecomputePolicies.of(with_mix(self.batch, Mix(FULL), limit), self._framework)
+        policies = self._limited_policies(limit)
         return np.asarray(
             self._of_stages([account.excess_bytes(policies) for account in self.accounts]).max(axis=1)
         )
@@ -257,11 +311,13 @@ class Tried:
         added: Sequence[LayerSeconds],
         columns: BoolArray,
         limited_s: FloatArray,
-        crossing: _Crossing,
+        crossing: Crossing,
+        percent: IntArray,
     ) -> None:
         """Take from ``columns`` (n, 1 + mixes) limited recomputation where a mix adds no more, or that mix.
 
-        ``limited_s`` (n, C): what limited recomputation adds to each chunk, ``added`` each mix to layers.
+        ``limited_s`` (n, C): what limited recomputation adds to each chunk, ``added`` each mix to layers,
+        ``percent`` (n, 1 + mixes) what each offloads.
         """
         again = zip(policies.attention_again[:, 0], policies.dispatch_again[:, 0], policies.full[:, 0], strict=True)
         for column, (attention, dispatch, is_full) in enumerate(again, start=1):
@@ -270,14 +326,16 @@ class Tried:
                 continue
             chunk_s = self._chunks_s([[each[column - 1] for each in layers] for layers in added], self.layers)
             less = (attention & crossing.attention) | (dispatch & crossing.dispatch) | (crossing.beside & ~dispatch)
-            better = both & ~less & (chunk_s <= limited_s).all(axis=1) & ~is_full
+            ahead = percent[:, column] - percent[:, 0]
+            better = both & ~less & (chunk_s <= limited_s).all(axis=1) & ~is_full & (ahead <= 0)
             columns[better, 0] = False
             more = (~attention & crossing.attention) | (~dispatch & (crossing.dispatch | crossing.beside))
-            columns[both & ~better & ~more & (limited_s <= chunk_s).all(axis=1), column] = False
+            beaten = both & ~better & ~more & (limited_s <= chunk_s).all(axis=1) & (ahead >= 0)
+            columns[beaten, column] = False
 
     def _limited_s(self, limit: IntArray, known: LayersByKind) -> FloatArray:
         """(n, C) seconds that full recomputation of ``limit`` (n,) layers of each chunk adds."""
-        policies = RecomputePolicies.of(with_mix(self.batch, Mix(FULL), limit), self._framework)
+        policies = self._limited_policies(limit)
         order = self.batch.model_order(self.layers.shape[-2])
         whole = policies.whole_layers(self.problem.architecture, self.layers, order)
         whole_s = [[np.asarray(each.whole.total) for each in kind.layers.again] for kind in known]
@@ -301,49 +359,3 @@ class Tried:
                 for kinds in layer_s
             ]
         )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Crossing:
-    """Candidates (n,) whose rings of attention, or whose dispatch, leave a domain, so that the placement decides.
-
-    ``beside``: dispatch runs beside the compute of another micro-batch.
-    """
-
-    attention: BoolArray
-    dispatch: BoolArray
-    beside: BoolArray
-
-    @classmethod
-    def of(cls, known: KnownLayers, beside: BoolArray) -> Self:
-        """By the layers of the candidates."""
-        layers = known.usual[0].layers
-        rings, dispatch = (
-            np.logical_or.reduce([each.forward_count > 0 for each in traffic])
-            for traffic in (layers.context, layers.expert)
-        )
-        return cls(rings, dispatch, beside)
-
-
-def least_of(added: Sequence[FloatArray], fits: BoolArray) -> BoolArray:
-    """(n, mixes) which of those that fit no other one adds less than: less in one of ``added`` and more in none.
-
-    Of equal ones the first.
-    """
-    kept = fits.copy()
-    if len(added) > 2 or not fits.size:
-        for column in range(fits.shape[1]):
-            for other in range(fits.shape[1]):
-                no_more = [each[:, other] <= each[:, column] for each in added]
-                less = [each[:, other] < each[:, column] for each in added]
-                beats = np.logical_and.reduce(no_more) & (np.logical_or.reduce(less) | (other < column))
-                kept[:, column] &= ~(fits[:, other] & beats) | (other == column)
-        return kept
-    first, last = (np.where(fits, each, np.inf) for each in (added[0], added[-1]))
-    order = np.argsort(last, axis=1, kind="stable")
-    order = np.take_along_axis(order, np.argsort(np.take_along_axis(first, order, 1), axis=1, kind="stable"), 1)
-    ordered = np.take_along_axis(last, order, 1)
-    least = np.minimum.accumulate(ordered, axis=1)
-    is_less = ordered < np.concatenate([np.full((len(least), 1), np.inf), least[:, :-1]], axis=1)
-    np.put_along_axis(kept, order, is_less, 1)
-    return kept & fits

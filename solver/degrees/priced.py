@@ -16,7 +16,8 @@ from solver.degrees.enumeration import Enumeration, enumerate_candidates, joined
 from solver.degrees.kind_mixes import can_mix, mixed_rows
 from solver.degrees.layout import chunk_layers
 from solver.degrees.memory_mixes import PLAIN, levels_of, with_mix
-from solver.degrees.mix_choice import KnownLayers, MixedRows, Screened, screened
+from solver.degrees.mix_choice import MixedRows, Screened, screened
+from solver.degrees.mix_rivals import KnownLayers
 from solver.degrees.pricing import optimistic_step_s
 from solver.degrees.speeds import chunk_seconds, layouts_by_speed, probe_layers
 from solver.degrees.stage_costs import (
@@ -223,7 +224,12 @@ def mixed_prices(problem: PlanningProblem, fabric: Fabric, index: int) -> Iterat
             group = _Group(batch, layers, kinds, _stagings(counts, kinds), mixed)
             (found,) = _prices(problem, fabric, index, [group])
             yield found
-            plain = found.candidate[(found.excess_bytes <= 0) & (found.batch.recompute == PLAIN)]
+            own = batch.optimizer_offload[found.candidate]
+            plain = found.candidate[
+                (found.excess_bytes <= 0)
+                & (found.batch.recompute == PLAIN)
+                & (found.batch.optimizer_offload == own)
+            ]
             left = np.setdiff1d(np.arange(len(batch)), plain)
             batch, kinds = batch.take(left), kinds[left]
             if not len(batch):

@@ -23,10 +23,12 @@ import numpy as np
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.training.schedules import PipelineSchedule
 from solver.candidates import CandidateBatch, FloatArray, IntArray
+from solver.costs.recomputation import RecomputePolicies
 from solver.degrees.enumeration import Enumeration, joined_batches, worlds_of
 from solver.degrees.floors import World, family_floors, family_sizes, mixed_floor, other_members, too_large, worlds
 from solver.degrees.layout import chunk_layers
 from solver.degrees.memory_mixes import levels_of, with_mix
+from solver.degrees.mix_choice import Tried
 from solver.degrees.priced import (
     LeftOut,
     PricedCandidates,
@@ -39,7 +41,7 @@ from solver.degrees.priced import (
     mixed_prices,
     worlds_on,
 )
-from solver.degrees.stage_costs import excess_bytes_of, kind_rows, layout_of
+from solver.degrees.stage_costs import kind_rows, layout_of, memory_accounts
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
 
@@ -218,10 +220,11 @@ def _any_fits(problem: PlanningProblem, gpu: GpuKind, batch: CandidateBatch, *, 
     for rows in groups(batch):
         part = batch.take(rows)
         layers = chunk_layers(problem.architecture, layout_of(problem, part), part.runs)
+        tried = Tried(problem, part, layers, kind_rows(part), memory_accounts(problem, [gpu], part, layers, domain))
+        tried = tried.offloading(tried.most_percent()) if tried.may_offload else tried
         for level in reversed(levels_of(problem)):
-            mixed = with_mix(part, *level)
-            excess = excess_bytes_of(problem, [gpu], mixed, layers, kind_rows(part), domain=domain)
-            if (excess <= 0).all(axis=1).any():
+            policies = RecomputePolicies.of(with_mix(part, *level), problem.workload.framework)
+            if (tried.accounts[0].excess_bytes(policies) <= 0).all(axis=1).any():
                 return True
     return False
 

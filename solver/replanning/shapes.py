@@ -19,6 +19,7 @@ from cluster_models.links.model import LinkModel
 from cluster_models.remarks import remark
 from cluster_models.training.plan import Configuration, NoPlan
 from cluster_models.training.recompute import default_modules
+from cluster_models.training.workload import Offload
 from solver.answer.assemble import configuration_of
 from solver.candidates import FloatArray, IntArray, batch_of
 from solver.degrees.rule_filter import kept_candidates
@@ -152,10 +153,12 @@ def in_shape(
             "micro_batch": configuration.micro_batch,
             "recompute_layers": configuration.recompute_layers,
             "sharding_ranks": configuration.sharding_ranks,
+            "optimizer_offload": configuration.optimizer_offload,
         },
         recompute=(configuration.recompute,),
         pinned_modules=tuple(configuration.recompute_modules or default_modules(asked.workload.framework)),
         sharding=(configuration.sharding,),
+        offload=(Offload.OPTIMIZER if configuration.optimizer_offload else Offload.NONE,),
         schedule=(configuration.schedule,),
     )
     asked = replace(asked, workload=workload)

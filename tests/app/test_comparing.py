@@ -189,6 +189,22 @@ def test_exported_recomputation_is_read_back(name: str, recomputation: str) -> N
         assert configuration_in(given, plan).to_configuration(small_architecture()) == own
 
 
+@pytest.mark.parametrize("name", ["megatron", "nemo"])
+def test_an_exported_share_of_offloaded_states_is_read_back(name: str) -> None:
+    """From the files for the plan, by the shorthand, and as Megatron-LM's default of all states."""
+    workload = replace(small_workload(), framework=frameworks()["megatron-bridge-25.09"])
+    own = replace(small_configuration(), optimizer_offload=35)
+    plan = replace(small_plan(), workload=workload, configuration=own)
+    text = "\n".join(file.text for file in EXPORTS[name].files(plan))
+    other = replace(plan, configuration=small_configuration(), alternatives=())
+    for given in (text, f"{own.degrees} mb{own.micro_batch} offload=35"):
+        assert configuration_in(given, other).to_configuration(small_architecture()) == own
+    bare = _launch("--optimizer-cpu-offload").configuration
+    assert bare.optimizer_offload_percent == 100
+    with pytest.raises(InvalidInput, match="between 0 and 1"):
+        _launch("--optimizer-cpu-offload --optimizer-offload-fraction 35")
+
+
 @pytest.mark.parametrize("name", ["megatron", "slurm", "jobset", "nemo"])
 @pytest.mark.parametrize("layers", [((2, 2),), ((1, 3),), ((1, 1), (1, 1)), ((1, 0), (2, 1))])
 def test_our_own_launch_files_say_the_plan(name: str, layers: tuple[tuple[int, ...], ...]) -> None:
@@ -215,6 +231,7 @@ def test_a_shorthand_takes_what_it_leaves_out_from_the_plan() -> None:
     ("text", "words"),
     [
         ("tp3", "do not divide 8"),
+        ("tp2 offload=101", "in percent"),
         ("tp2 xx4", "no degree"),
         ("tp2 tp4", "two sizes"),
         ("tp2 recompute=ful", "no policy"),
@@ -348,8 +365,8 @@ def test_predictions_that_were_not_made_alike_are_marked() -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 1e3])
 def test_printed_parts_add_up_to_the_printed_step(scale: float) -> None:
-    """Eight parts that each lose almost half of a last digit."""
-    values = [1.0049, 0.0149, 0.0249, 0.0049, 0.0349, 0.0049, 0.0049, 0.0149]
+    """Nine parts that each lose almost half of a last digit."""
+    values = [1.0049, 0.0149, 0.0249, 0.0049, 0.0349, 0.0049, 0.0049, 0.0149, 0.0049]
     parts = rounded_parts(TimeBreakdown(sum(values), *values), scale, 2)
     assert sum(parts[part] for part in TIME_PARTS) == pytest.approx(parts["step_s"], abs=1e-9)
     exact = dict(zip(TIME_PARTS, values, strict=True))

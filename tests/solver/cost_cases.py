@@ -62,6 +62,7 @@ DEFAULTS: Mapping[str, int] = {
     "modules": 0,
     "recompute_layers": 0,
     "sharding_ranks": 0,
+    "optimizer_offload": 0,
 }
 
 

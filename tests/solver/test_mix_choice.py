@@ -21,7 +21,7 @@ from solver.candidates import FloatArray, recomputation_of
 from solver.check import check_plan
 from solver.degrees.layout import Layout, chunk_layers
 from solver.degrees.memory_mixes import mixes_of
-from solver.degrees.mix_choice import least_of
+from solver.degrees.mix_rivals import least_of
 from solver.degrees.priced import price_candidates
 from solver.degrees.pricing import optimistic_step_s
 from solver.degrees.stage_costs import costs_of, excess_bytes_of, kind_rows, micro_batches_of

@@ -16,7 +16,7 @@ from cluster_models.training.workload import Objective, Recompute, Sharding
 from solver import search
 from solver.check import check_plan
 from solver.costs.calibration import calibration_of
-from solver.costs.memory import least_bytes
+from solver.costs.least_memory import least_bytes
 from solver.degrees import promising
 from solver.degrees.enumeration import joined_batches
 from solver.degrees.floors import family_floors, family_sizes, worlds

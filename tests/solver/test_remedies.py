@@ -12,7 +12,7 @@ from cluster_models.cluster.gpus import Precision
 from cluster_models.cluster.topology import NodeState
 from cluster_models.errors import InvalidInput, InvalidWorkload
 from cluster_models.training.plan import Plan
-from cluster_models.training.workload import Objective, Recompute, Sharding, TrainingWorkload
+from cluster_models.training.workload import Objective, Offload, Recompute, Sharding, TrainingWorkload
 from solver.problem import PlanningProblem, SearchOptions
 from solver.search import plan
 from tests.cluster_models.clusters import host
@@ -24,6 +24,7 @@ APPLY: dict[str, Callable[[TrainingWorkload], TrainingWorkload]] = {
     "allow_recomputation": lambda w: replace(w, recompute=tuple(Recompute)),
     "shard_optimizer": lambda w: replace(w, sharding=(*w.sharding, Sharding.OPTIMIZER)),
     "shard_parameters": lambda w: replace(w, sharding=(*w.sharding, Sharding.PARAMETERS)),
+    "offload_optimizer": lambda w: replace(w, offload=tuple(Offload)),
     "unpin": lambda w: replace(w, pinned={}),
     "allow_degrees": lambda w: replace(w, forbidden={}),
     "allow_gpus": lambda w: replace(w, max_gpus=None),

@@ -10,7 +10,7 @@ from app.exports.claims import Claims
 from app.exports.contract import Files, unreadable
 from app.exports.readback.shell import HOSTS_SAY
 from app.exports.readback.words import file_named, numbers, one, same
-from cluster_models.training.workload import Sharding
+from cluster_models.training.workload import WHOLE_OFFLOAD, Sharding
 
 DEEPSPEED_SAYS: Final = HOSTS_SAY | {
     "gpus",
@@ -24,6 +24,7 @@ DEEPSPEED_SAYS: Final = HOSTS_SAY | {
     "global_batch",
     "sharding",
     "shards_gradients",
+    "optimizer_offload",
 }
 _SHARDED_GRADIENTS: Final = 2
 _STAGES: Final = {
@@ -58,7 +59,8 @@ def read_deepspeed(files: Files) -> Claims:
     batch = _whole(settings, "train_batch_size")
     if world % tensor or batch != micro * steps * (world // tensor):
         raise unreadable("exports.train_batch_size", batch, f"is not {micro} x {steps} x {world} / {tensor}")
-    stage = settings["zero_optimization"]["stage"]
+    zero = settings["zero_optimization"]
+    stage, offloaded = zero["stage"], zero.get("offload_optimizer", {"device": "none"})
     return Claims(
         world=world,
         hosts=tuple(slots),
@@ -75,6 +77,7 @@ def read_deepspeed(files: Files) -> Claims:
         global_batch=batch,
         sharding=_STAGES[stage],
         shards_gradients=stage == _SHARDED_GRADIENTS,
+        optimizer_offload=WHOLE_OFFLOAD if offloaded["device"] == "cpu" else 0,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from app.exports.claims import Claims
 from app.exports.contract import Files, unreadable
+from app.exports.offloading import percent_said
 from app.exports.optimizer_states import FIELDS, states_said
 from app.exports.readback.words import array, expert_order, file_named, flag_number, flags, numbers, same, value
 from app.exports.recomputation import recomputation_said
@@ -44,6 +45,7 @@ MEGATRON_SAYS: Final = PLAN_SAYS | {
     "expert_hidden",
     "recompute",
     "optimizer_states",
+    "optimizer_offload",
     "connections",
     "micro_batch_group",
 }
@@ -102,8 +104,12 @@ def claims_of_arguments(text: str) -> Claims:
         head_gradient_limit=_number(given, "--wgrad-deferral-limit"),
         optimizer_states=states_said(
             _formats(given),
+            offloaded="--optimizer-cpu-offload" in given,
             in_bf16="--bf16" in given and not {"--fp8-format", "--fp4-format"} & given.keys(),
             sharded_parameters=parameters,
+        ),
+        optimizer_offload=percent_said(
+            "--optimizer-cpu-offload" in given, "".join(given.get("--optimizer-offload-fraction", ()))
         ),
         optimizer_copies=_number(given, "--num-distributed-optimizer-instances"),
         recompute=recomputation_said(

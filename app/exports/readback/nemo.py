@@ -7,6 +7,7 @@ from typing import Final
 
 from app.exports.claims import Claims
 from app.exports.contract import Files, unreadable
+from app.exports.offloading import SHARE, SWITCH, percent_said
 from app.exports.optimizer_states import FIELDS, states_said
 from app.exports.readback.megatron import (
     MEGATRON_SAYS,
@@ -84,8 +85,12 @@ def read_nemo(files: Files) -> Claims:
             tuple(_text(given, f"optimizer.{name}") for name in FIELDS)
             if given.get("optimizer.use_precision_aware_optimizer") == "true"
             else (),
+            offloaded=given.get(f"optimizer.{SWITCH}") == "true",
             in_bf16=given.get("mixed_precision") == "bf16_mixed",
             sharded_parameters=given.get("ddp.use_megatron_fsdp") == "true",
+        ),
+        optimizer_offload=percent_said(
+            given.get(f"optimizer.{SWITCH}") == "true", _text(given, f"optimizer.{SHARE}")
         ),
         adapters=_adapters(given),
         connections=connections_said(text),

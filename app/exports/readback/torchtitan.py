@@ -12,12 +12,15 @@ from app.exports.contract import Files, unreadable
 from app.exports.readback.words import array, expert_order, file_named, flags, one, setting_number
 from cluster_models.training.interleaving import equal_group
 from cluster_models.training.schedules import PipelineSchedule, in_groups, rows_of
+from cluster_models.training.workload import WHOLE_OFFLOAD
 
 TORCHTITAN_SAYS: Final = frozenset(
     {"world", "tensor", "pipeline", "data", "context", "expert", "expert_tensor", "virtual_pipeline"}
     | {"layers", "stage_layers", "micro_batch", "micro_batch_group", "global_batch", "sequence_length"}
-    | {"schedule", "sharding_ranks"}
+    | {"schedule", "sharding_ranks", "optimizer_offload"}
 )
+OFFLOAD: Final = "training.enable_cpu_offload"
+"""Parameters, gradients and optimizer states of FSDP in the node's memory."""
 SCHEDULES: Final = {
     (PipelineSchedule.ONE_F_ONE_B, False): "1F1B",
     (PipelineSchedule.ONE_F_ONE_B, True): "Interleaved1F1B",
@@ -116,6 +119,7 @@ def _claims(settings: Mapping[str, str], text: str) -> Claims:
         stage_layers=rows,
         schedule=schedule,
         sharding_ranks=degrees["data_parallel_shard"] * context if groups else 0,
+        optimizer_offload=WHOLE_OFFLOAD if settings.get(OFFLOAD, "False") != "False" else 0,
         micro_batch=micro_batch,
         global_batch=batch,
         sequence_length=setting_number(settings, "training.seq_len"),

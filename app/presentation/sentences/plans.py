@@ -157,6 +157,11 @@ WARNINGS: Final[Mapping[str, Words]] = {
     "took 3 to 25 times as long.",
     "unmeasured_adapters": "No training run with adapters ({adapters}) was fitted: their products, and what frozen "
     "weights leave out, are priced by the formulas of other products.",
+    "estimated_host": "Memory and processors of the nodes are not stated: for each {gpu_kind} estimated at "
+    "{memory_bytes:gib}, {memory_bytes_per_s:gbytes} and a link of {link_bytes_per_s:gbytes} ({source}). "
+    "State host under the nodes of the cluster.",
+    "host_too_small": "It does not fit: stage {stage} offloads {needs_bytes:gib} per GPU and its node has room for "
+    "{limit_bytes:gib}.",
     "unverified_data_sheet": "The data sheet figures of {gpu_kind} are not verified ({source}).",
     "estimated_rate": "The share of its peak that {gpu_kind} reaches is estimated ({source}).",
     "estimated_collectives": "Tensor parallel communication of {ranks} {gpu_kind} is estimated from measurements "
@@ -188,6 +193,8 @@ LIMITS: Final[Mapping[str, Words]] = {
     "limit_sharded_without_pipeline": "sharded gradients and parameters come without a pipeline",
     "limit_sharding_groups": "parameters are sharded over all data ranks, or in groups of the most that share a "
     "node or NVLink domain",
+    "limit_offload": "of the optimizer states the least share is offloaded with which what runs again fits, and "
+    "full recomputation is limited to the fewest layers that fit without",
     "limit_schedules": "pipelines run by schedules {schedules:list}",
     "limit_schedule_length": "a replica runs at most {events:n} forwards and backwards a step",
     "limit_expert_cuts": "experts are cut no further than the ranks they lie on ask for",

@@ -43,6 +43,7 @@ REMEDIES: Final[Mapping[str, Words]] = {
     "allow_recomputation": "Allow full recomputation.",
     "shard_optimizer": "Allow optimizer sharding (distributed optimizer, ZeRO-1).",
     "shard_parameters": "Allow parameter sharding (ZeRO-3, FSDP).",
+    "offload_optimizer": "Allow offloading optimizer states to the nodes' memory (offload: [none, optimizer]).",
     "unpin": "Do not pin {degree} to {size}.",
     "allow_degrees": "Do not forbid degrees.",
     "allow_gpus": "Allow more than {gpus} GPUs.",

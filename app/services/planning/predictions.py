@@ -8,9 +8,10 @@ from app.documents.configuration import ConfigurationDocument
 from cluster_models.errors import InvalidConfiguration, SolverFailed
 from cluster_models.training.plan import Configuration, Plan
 from cluster_models.training.schedules import PipelineSchedule
-from cluster_models.training.workload import Recompute, RecomputeModule, Sharding
+from cluster_models.training.workload import Offload, Recompute, RecomputeModule, Sharding
 from solver.check import check_plan
 from solver.check.memory import memory_violations
+from solver.check.offload import room_violations
 from solver.degrees.layout import filled_stages
 from solver.predict import predict
 from solver.problem import PlanningProblem
@@ -77,11 +78,12 @@ def _violations(plan: Plan, problem: PlanningProblem) -> tuple[str, ...]:
         recompute_modules=tuple(RecomputeModule),
         pinned_modules=None,
         sharding=tuple(Sharding),
+        offload=tuple(Offload),
         schedule=tuple(PipelineSchedule),
         max_gpus=None,
         avoid_nodes=(),
     )
     asked = replace(problem, workload=workload)
     judged = plan if plan.workload is None else replace(plan, workload=workload)
-    expected = set(memory_violations(judged, asked))
+    expected = {*memory_violations(judged, asked), *room_violations(judged, asked)}
     return tuple(found for found in check_plan(judged, asked) if found not in expected)

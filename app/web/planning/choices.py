@@ -18,6 +18,7 @@ from cluster_models.training.workload import (
     Choice,
     LinkBandwidth,
     Objective,
+    Offload,
     Optimizer,
     Recompute,
     RecomputeModule,
@@ -127,6 +128,10 @@ class Choices:
         (Sharding.GRADIENTS, "and gradients (ZeRO-2)"),
         (Sharding.PARAMETERS, "parameters (ZeRO-3, FSDP)"),
     )
+    offload: Options = (
+        (Offload.NONE, "nothing"),
+        (Offload.OPTIMIZER, "optimizer states"),
+    )
     objective: Options = (
         (Objective.STEP_TIME, "step time"),
         (Objective.GPU_TIME, "GPU time (step time times GPUs)"),
@@ -152,6 +157,7 @@ class Choices:
         ("micro_batch", "Micro-batch, sequences"),
         ("recompute_layers", "Layers of each chunk that run again whole (0: all)"),
         ("sharding_ranks", "Data ranks of a group that shards parameters (0: all)"),
+        ("optimizer_offload", "Optimizer states in nodes' memory, percent"),
     )
 
 

@@ -94,6 +94,44 @@ def test_groups_that_shard_parameters_are_said_and_read_back() -> None:
             text_of(name, grouped)
 
 
+@pytest.mark.parametrize(
+    ("name", "framework", "sharding", "percent", "said"),
+    [
+        ("megatron", "megatron-core-0.12", Sharding.OPTIMIZER, 40, "--optimizer-offload-fraction 0.4"),
+        ("nemo", "megatron-bridge-26.02", Sharding.OPTIMIZER, 100, "optimizer.optimizer_offload_fraction=1"),
+        ("deepspeed", "transformers-2025", Sharding.GRADIENTS, 100, '"device": "cpu"'),
+        ("torchtitan", "torchtitan-2025", Sharding.PARAMETERS, 100, "--training.enable_cpu_offload"),
+    ],
+)
+def test_offloaded_states_are_said_and_read_back(
+    name: str, framework: str, sharding: Sharding, percent: int, said: str
+) -> None:
+    """Each in its own words, FP32 states beside them; a plan that offloads another share is found out."""
+    plan = under(shaped(Degrees(data=8), ((6,),), sharding=sharding), framework)
+    offloaded = replace(plan, configuration=replace(plan.configuration, optimizer_offload=percent))
+    files = export(name).files(offloaded, Options())
+    assert said in files[0].text
+    with pytest.raises(InvalidConfiguration, match="optimizer_offload"):
+        check_files(export(name), files, launch_of(plan))
+    assert "offload" not in text_of(name, plan)
+
+
+def test_shares_that_a_target_lacks_are_refused() -> None:
+    """DeepSpeed and FSDP offload all or none; Megatron-Core since 0.12, and states that are sharded."""
+    half = replace(DATA, configuration=replace(DATA.configuration, optimizer_offload=50))
+    for name, framework, problem in (
+        ("deepspeed", "transformers-2025", "all optimizer states or none"),
+        ("torchtitan", "torchtitan-2025", "sharding parameters"),
+        ("megatron", "megatron-core-0.8", "precision-aware"),
+    ):
+        with pytest.raises(InvalidConfiguration, match=problem):
+            text_of(name, under(half, framework))
+    whole = replace(half, configuration=replace(half.configuration, sharding=Sharding.NONE))
+    for name in ("megatron", "nemo"):
+        with pytest.raises(InvalidConfiguration, match="sharding optimizer"):
+            text_of(name, under(whole, "megatron-bridge-26.02"))
+
+
 def test_adapters_are_said_and_read_back() -> None:
     """Bridge takes rank and modules, none of them of routed experts; others pass them to a script or refuse."""
     plan = under(shaped(Degrees(data=8), ((6,),), experts=4), "megatron-bridge-26.06")

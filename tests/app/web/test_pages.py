@@ -45,6 +45,7 @@ TYPED = {
     "global_batch_sequences": "8",
     "recompute": "none",
     "sharding": "none",
+    "offload": "none",
     "schedule": "1f1b",
 }
 

@@ -47,6 +47,7 @@ def ask(client: TestClient, **changes: str) -> Any:
     values |= {
         "recompute": "none",
         "sharding": "none",
+        "offload": "none",
         "schedule": "1f1b",
         "sequence_length": "2048",
         "global_batch_sequences": "8",

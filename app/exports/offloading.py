@@ -1,0 +1,32 @@
+"""Offloaded optimizer states in the words of Megatron-Core's ``OptimizerConfig``, for arguments and overrides."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.exports.contract import unsupported
+from app.exports.launch_value import Launch
+from cluster_models.training.workload import WHOLE_OFFLOAD
+
+SWITCH: Final = "optimizer_cpu_offload"
+SHARE: Final = "optimizer_offload_fraction"
+OVERLAP: Final = "overlap_cpu_optimizer_d2h_h2d"
+
+
+def offload_settings(launch: Launch) -> dict[str, str]:
+    """Settings of the optimizer by name, switches empty; none where nothing is offloaded."""
+    percent = launch.configuration.optimizer_offload
+    return {SWITCH: "", SHARE: f"{percent / WHOLE_OFFLOAD:g}", OVERLAP: ""} if percent else {}
+
+
+def refuse_offload(target: str, launch: Launch, *, takes: bool = False, remedy: str = "export megatron") -> None:
+    """Raise ``InvalidConfiguration`` where a plan offloads states and a target cannot; ``takes``: all or none."""
+    percent = launch.configuration.optimizer_offload
+    if percent and not (takes and percent == WHOLE_OFFLOAD):
+        problem = "it offloads all optimizer states or none" if takes else "it has no such setting for this plan"
+        raise unsupported(target, "optimizer_offload_percent", percent, problem, remedy)
+
+
+def percent_said(is_on: bool, fraction: str) -> int:
+    """The share in percent that such settings name; Megatron-LM's default is all of them."""
+    return round(WHOLE_OFFLOAD * float(fraction or "1")) if is_on else 0

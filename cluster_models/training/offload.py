@@ -1,0 +1,62 @@
+"""Which training runs can keep optimizer states in the nodes' memory (docs/memory_options.md)."""
+
+from __future__ import annotations
+
+from cluster_models.cluster.gpus import Precision
+from cluster_models.training.framework_choices import OptimizerOffload
+from cluster_models.training.workload import WHOLE_OFFLOAD, Offload, Optimizer, Sharding, TrainingWorkload
+
+
+def offload_refusal(workload: TrainingWorkload) -> str:
+    """Why a run cannot offload optimizer states, as a clause; empty where it can.
+
+    Processors update FP32 states of Adam beside 16-bit weights (``torch.optim.AdamW``, DeepSpeed's ``cpu_adam``).
+    """
+    framework = workload.framework
+    if framework.optimizer_offload is OptimizerOffload.NONE:
+        return f"{framework.name} does not offload optimizer states"
+    reasons = {
+        "is planned for Adam alone": workload.optimizer is not Optimizer.ADAM,
+        "is planned beside 16-bit weights alone": workload.precision not in {Precision.BF16, Precision.FP16},
+        "keeps all states in FP32": workload.optimizer_states.is_narrow or framework.sixteen_bit_states,
+        "is not planned beside adapters, whose states are small": workload.adapters is not None,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def offloads_with(style: OptimizerOffload, sharding: Sharding) -> bool:
+    """Whether states can be offloaded under a sharding, of a single rank as well."""
+    by_style = {
+        OptimizerOffload.NONE: (),
+        OptimizerOffload.SHARE: (Sharding.OPTIMIZER,),
+        OptimizerOffload.STATES: (Sharding.OPTIMIZER, Sharding.GRADIENTS),
+        OptimizerOffload.SHARDS: (Sharding.PARAMETERS,),
+    }
+    return sharding in by_style[style]
+
+
+def can_offload(workload: TrainingWorkload) -> bool:
+    """Whether a run can offload optimizer states under some sharding that it allows."""
+    style = workload.framework.optimizer_offload
+    return not offload_refusal(workload) and any(offloads_with(style, each) for each in workload.shardings)
+
+
+def may_offload(workload: TrainingWorkload, sharding: Sharding) -> bool:
+    """Whether plans with a sharding may offload some states."""
+    return offloads_with(workload.framework.optimizer_offload, sharding) and any(offload_percents(workload))
+
+
+def least_offload(workload: TrainingWorkload, sharding: Sharding) -> list[int]:
+    """Percent of the states that a plan offloads whatever it holds, empty where none is possible."""
+    percents = offload_percents(workload)
+    return percents[:1] if may_offload(workload, sharding) else [0] * (0 in percents)
+
+
+def offload_percents(workload: TrainingWorkload) -> list[int]:
+    """Shares of the optimizer states, increasing, that plans may offload where their sharding allows any."""
+    found = [0] * (Offload.NONE in workload.offload)
+    if Offload.OPTIMIZER in workload.offload and not offload_refusal(workload):
+        any_share = workload.framework.optimizer_offload is OptimizerOffload.SHARE
+        found += range(1, WHOLE_OFFLOAD + 1) if any_share else [WHOLE_OFFLOAD]
+    pinned, forbidden = workload.pinned.get("optimizer_offload"), workload.forbidden.get("optimizer_offload", ())
+    return [percent for percent in found if percent not in forbidden and pinned in {None, percent}]

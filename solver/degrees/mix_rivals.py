@@ -1,0 +1,91 @@
+"""Layers of candidates under all mixes of memory options, and which mixes rule out one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray, select_rows
+from solver.degrees.memory_mixes import FULL, Mix, modules_used, with_mix
+from solver.degrees.stage_costs import LayersByKind, layers_by_kind
+from solver.placement.fabric import Fabric
+from solver.problem import PlanningProblem
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownLayers:
+    """Layers of candidates for each GPU kind; ``apart``: where no other pass runs beside dispatch.
+
+    The same where the framework overlaps none.
+    """
+
+    usual: LayersByKind
+    apart: LayersByKind
+
+    @classmethod
+    def of(cls, problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch) -> Self:
+        """Those of any candidates, with all modules that they may run again."""
+        usual = layers_by_kind(problem, fabric, batch, modules_used(problem))
+        if not overlaps(problem, batch).any():
+            return cls(usual, usual)
+        return cls(usual, layers_by_kind(problem, fabric, with_mix(batch, Mix(FULL)), modules_used(problem)))
+
+    def take(self, rows: IntArray | slice) -> KnownLayers:
+        """Those of some of the candidates."""
+        usual = select_rows(self.usual, rows)
+        return KnownLayers(usual, usual if self.apart is self.usual else select_rows(self.apart, rows))
+
+
+def overlaps(problem: PlanningProblem, batch: CandidateBatch) -> BoolArray:
+    """(n,) whether dispatch runs beside the compute of another micro-batch unless something is dispatched again."""
+    beside = (batch.expert > 1) & ((batch.pipeline == 1) | (batch.virtual_pipeline > 1))
+    return np.asarray(beside & problem.workload.framework.expert_overlap)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Crossing:
+    """Candidates (n,) whose rings of attention, or whose dispatch, leave a domain, so that the placement decides.
+
+    ``beside``: dispatch runs beside the compute of another micro-batch.
+    """
+
+    attention: BoolArray
+    dispatch: BoolArray
+    beside: BoolArray
+
+    @classmethod
+    def of(cls, known: KnownLayers, beside: BoolArray) -> Self:
+        """By the layers of the candidates."""
+        layers = known.usual[0].layers
+        rings, dispatch = (
+            np.logical_or.reduce([each.forward_count > 0 for each in traffic])
+            for traffic in (layers.context, layers.expert)
+        )
+        return cls(rings, dispatch, beside)
+
+
+def least_of(added: Sequence[FloatArray], fits: BoolArray) -> BoolArray:
+    """(n, mixes) which of those that fit no other one adds less than: less in one of ``added`` and more in none.
+
+    Of equal ones the first.
+    """
+    kept = fits.copy()
+    if len(added) > 2 or not fits.size:
+        for column in range(fits.shape[1]):
+            for other in range(fits.shape[1]):
+                no_more = [each[:, other] <= each[:, column] for each in added]
+                less = [each[:, other] < each[:, column] for each in added]
+                beats = np.logical_and.reduce(no_more) & (np.logical_or.reduce(less) | (other < column))
+                kept[:, column] &= ~(fits[:, other] & beats) | (other == column)
+        return kept
+    first, last = (np.where(fits, each, np.inf) for each in (added[0], added[-1]))
+    order = np.argsort(last, axis=1, kind="stable")
+    order = np.take_along_axis(order, np.argsort(np.take_along_axis(first, order, 1), axis=1, kind="stable"), 1)
+    ordered = np.take_along_axis(last, order, 1)
+    least = np.minimum.accumulate(ordered, axis=1)
+    is_less = ordered < np.concatenate([np.full((len(least), 1), np.inf), least[:, :-1]], axis=1)
+    np.put_along_axis(kept, order, is_less, 1)
+    return kept & fits
