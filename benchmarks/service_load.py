@@ -2,6 +2,7 @@
 
 python -m benchmarks.service_load                 answers a second, SQLite, role web
 python -m benchmarks.service_load --upload 135    all pairs of 135 nodes at 100 sizes: 904,500 samples
+python -m benchmarks.service_load --upload 135 --plans 4    and as many plans meanwhile, role all
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from app.settings import Role, Settings
 from app.startup import listening_socket
 
 SIZES = [float(2**20 + 1000 * step) for step in range(100)]
+WORKLOAD = {"sequence_length": 4096, "global_batch": 512}
 
 
 def main() -> None:
@@ -32,9 +34,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="for each kind of request")
     parser.add_argument("--clients", type=int, nargs="*", default=[1, 4], help="connections at once")
     parser.add_argument("--upload", type=int, metavar="NODES", help="measure an upload instead")
+    parser.add_argument("--plans", type=int, default=0, help="plans that are asked for before the upload")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(data_dir=Path(folder), database_url="", role=Role.WEB, port=0)
+        settings = Settings(
+            data_dir=Path(folder), database_url="", role=Role.ALL if given.plans else Role.WEB, port=0
+        )
         with listening_socket(settings) as listening:
             server = uvicorn.Server(uvicorn.Config(create_app(settings), log_level="warning"))
             thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
@@ -44,7 +49,7 @@ def main() -> None:
                 time.sleep(0.05)
             try:
                 if given.upload:
-                    upload(base, given.upload)
+                    upload(base, given.upload, given.plans)
                 else:
                     load(base, given.clients, given.seconds)
             finally:
@@ -86,13 +91,15 @@ def _ask(url: str, seconds: float, times: list[float]) -> None:
             times.append(time.perf_counter() - started)
 
 
-def upload(base: str, nodes: int) -> None:
-    """The longest wait of another writer while many measurements are stored."""
+def upload(base: str, nodes: int, plans: int = 0) -> None:
+    """The longest wait of another writer while many measurements are stored, and what became of ``plans``."""
     with httpx2.Client(base_url=base + PREFIX, timeout=600.0) as client:
         client.post("/clusters", json=cluster(nodes)).raise_for_status()
         names = [f"n{number}" for number in range(nodes)]
         rows = [[*pair, *([9] * len(SIZES))] for pair in itertools.combinations(names, 2)]
         table = {"tool": "made", "collective": "alltoall", "message_bytes": SIZES, "pairs": rows}
+        asked = {"cluster": "load", "model": "llama-3-8b", "workload": WORKLOAD, "options": {"time_limit_s": 20.0}}
+        ids = [client.post("/plans", json=asked).raise_for_status().json()["id"] for _ in range(plans)]
         done = threading.Event()
         waits: list[tuple[float, int]] = []
         writer = threading.Thread(target=_write, args=(base, done, waits))
@@ -100,12 +107,20 @@ def upload(base: str, nodes: int) -> None:
         started = time.perf_counter()
         added = client.post("/clusters/load/measurements", json={"measurement_tables": [table]})
         took = time.perf_counter() - started
+        ends = [_end_of_plan(client, plan) for plan in ids]
         done.set()
         writer.join()
     longest = max(wait for wait, _status in waits)
     refused = sum(status >= 500 for _wait, status in waits)
     print(f"{added.json()['added']} samples in {took:.1f} s;", end=" ")
-    print(f"{len(waits)} other writes: longest {longest:.1f} s, {refused} refused")
+    print(f"{len(waits)} other writes: longest {longest:.1f} s, {refused} refused; plans: {ends}")
+
+
+def _end_of_plan(client: httpx2.Client, plan: str) -> str:
+    """The status that a plan ends in."""
+    while (found := client.get(f"/plans/{plan}").json())["status"] in {"queued", "running"}:
+        time.sleep(0.5)
+    return str(found["status"])
 
 
 def _write(base: str, done: threading.Event, waits: list[tuple[float, int]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from app.services.clusters import clusters, measurements, snapshots
 from app.services.clusters.clusters import NodeChange
 from app.settings import Role
 from cluster_models.cluster.topology import NodeState
-from tests.app.api_client import API, cluster_body, running
+from tests.app.api_client import API, cluster_body, plan_body, running
 from tests.app.running_rows import CLUSTER, add_cluster
 
 SAMPLE = {"tool": "t", "collective": "alltoall", "message_bytes": 1e6, "bandwidth_gbytes_per_s": 9.0}
@@ -56,6 +57,36 @@ def test_others_write_while_measurements_are_read_and_compared(
     assert (answer.status_code, answer.json()["added"]) == (201, len(body["samples"]))
     assert (again.status_code, again.json()["added"]) == (201, 0)
     assert others == ["samples_of", "reject_absurd", "samples_of"]
+
+
+def test_a_plan_that_ends_while_an_upload_is_stored_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The upload holds the database until the solver has answered; then the answer is stored, at the first try."""
+    ledger, store = tmp_path / "ledger", measurements.store
+
+    def store_once_the_solver_has_ended(*args: Any, **kwargs: Any) -> None:
+        store(*args, **kwargs)
+        until = time.monotonic() + 20.0
+        while "end" not in ledger.read_text() and time.monotonic() < until:
+            time.sleep(0.02)
+        time.sleep(0.3)
+
+    with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite", seconds=0.5) as client:
+        body = cluster_body()
+        client.post(f"{API}/clusters", json=body | {"samples": []})
+        monkeypatch.setattr(measurements, "store", store_once_the_solver_has_ended)
+        plan = client.post(f"{API}/plans", json=plan_body()).json()["id"]
+        until = time.monotonic() + 20.0
+        while not ledger.exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        place = f"{API}/clusters/{body['name']}/measurements"
+        assert client.post(place, json={"samples": body["samples"]}).status_code == 201
+        while (found := client.get(f"{API}/plans/{plan}").json())["status"] not in {"succeeded", "failed"}:
+            assert time.monotonic() < until + 20.0
+            time.sleep(0.05)
+    assert found["status"] == "succeeded"
+    assert ledger.read_text().split().count("start") == 1
 
 
 def test_measurements_of_a_cluster_that_changed_meanwhile_are_read_again(sessions: SessionFactory) -> None:
