@@ -25,7 +25,7 @@ from app.settings import Role, Settings
 from app.startup import listening_socket
 
 SIZES = [float(2**20 + 1000 * step) for step in range(100)]
-WORKLOAD = {"sequence_length": 4096, "global_batch": 512}
+WORKLOAD = {"sequence_length": 4096, "global_batch_sequences": 512}
 
 
 def main() -> None:

@@ -40,6 +40,9 @@ def complete_all(session: Session, *, row: ReplanRow, actor: Actor) -> None:
     """Every job runs, or stands still, as decided; the cluster's row must be locked."""
     if row.status == ReplanStatus.APPLIED:
         return
+    if row.status == ReplanStatus.SUPERSEDED:
+        told = f"{row.superseded_by} overtook it; complete one by one the jobs that were started as decided here"
+        raise WrongStatus("replan", row.id, row.status, told)
     replan_rows.demand(session, row, APPROVED, status=ReplanStatus.APPLIED, finished_at=datetime.now(UTC))
     decision = replan_answers.approved_answer(row)
     done = replan_steps.completed_jobs(session, replan_id=row.id)

@@ -124,6 +124,15 @@ def test_a_later_failure_finds_a_started_job_as_it_runs_now(sessions: SessionFac
         assert nodes_held(session, b) == {"n7", "n3"}, "held until the later decision says where it goes"
 
 
+def test_an_overtaken_replan_says_how_to_complete_what_was_started(sessions: SessionFactory) -> None:
+    """All at once it cannot be carried out any more; the refusal names the replan that decides now."""
+    with transaction(sessions) as session:
+        replan_id, _a, _b = _approved(session)
+        later = report(session, told("n7", at_s=300), at_s=300).replan_id
+        with pytest.raises(WrongStatus, match=f"{later} overtook it; complete one by one the jobs"):
+            replans.finish_applied(session, replan_id=replan_id)
+
+
 def test_a_job_started_before_anybody_knew_is_taken_in(sessions: SessionFactory) -> None:
     """A spare dies, then the word comes that ``a`` was started by the decision that this overtook."""
     with transaction(sessions) as session:
