@@ -21,6 +21,7 @@ from app.documents.reading import (
     Line,
     NotNegative,
     Number,
+    Positive,
     Prose,
     Text,
     WholeNumber,
@@ -43,6 +44,8 @@ MOST_ERROR: Final = 10.0
 """Bound for log(measured / predicted); a prediction off by e^10 is none."""
 MOST_FACTOR: Final = 1000.0
 """Bound for the factor of a rate of serving, and for its inverse."""
+MOST_RUNS_KEPT: Final = 1000
+"""Runs of which a calibration keeps the error of each."""
 HASH_LENGTH: Final = 16
 
 
@@ -113,6 +116,17 @@ class OutlierDocument(Document):
     measured_over_predicted: NotNegative = Field(description="By step time.", examples=[3.1])
 
 
+class RunErrorDocument(Document):
+    """How long the step of a run took over what was predicted."""
+
+    run: Line = Field(description="Its id.", examples=["r17"])
+    before: Positive = Field(description="Measured over predicted before the fit.", examples=[1.31])
+    after: Positive = Field(description="The same after it.", examples=[1.02])
+    held_out: Positive | None = Field(
+        None, description="The same by a fit without the run's group; null where none was made.", examples=[1.04]
+    )
+
+
 class PatternDocument(Document):
     """A setting by which the errors of the fit differ: a mechanism is missing, or wrong."""
 
@@ -175,6 +189,9 @@ class FitDocument(Document):
         max_length=100,
         description="By which settings steps still differ from the fit, the strongest first.",
         examples=[[]],
+    )
+    steps: list[RunErrorDocument] = Field(
+        default_factory=list, max_length=MOST_RUNS_KEPT, description="Each run by itself.", examples=[[]]
     )
     not_told: list[Line] = Field(
         default_factory=list, max_length=10_000, description="What kept its value.", examples=[["H100 fp8_share"]]

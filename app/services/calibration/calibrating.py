@@ -6,17 +6,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Final
 
 import numpy as np
 
 from app.documents.calibration import (
+    MOST_RUNS_KEPT,
     CalibrationDocument,
     ErrorsDocument,
     FitDocument,
     OutlierDocument,
     ParameterDocument,
     PatternDocument,
+    RunErrorDocument,
     ToldBy,
 )
 from app.documents.framework import descriptions_of
@@ -214,6 +217,7 @@ def _summary(runs: Sequence[TrainingRun], fits: _Fits) -> FitDocument:
         explanation=None if steps is None else steps.explanation,
         outliers=[] if steps is None else _outliers(steps),
         patterns=[] if steps is None else [_pattern(each) for each in steps.patterns],
+        steps=[] if steps is None else _each_run(steps, before),
         not_told=[str(each) for each in sorted(looked_at - told)],
         warnings=[
             *(warning for report in every for warning in report.warnings),
@@ -229,6 +233,19 @@ def _outliers(steps: FitReport) -> list[OutlierDocument]:
     return [
         OutlierDocument(run=steps.runs[place], measured_over_predicted=math.exp(-steps.errors_after[place]))
         for place in places
+    ]
+
+
+def _each_run(steps: FitReport, before: Sequence[float]) -> list[RunErrorDocument]:
+    rows = zip(steps.runs, before, steps.errors_after, steps.errors_held_out, strict=True)
+    return [
+        RunErrorDocument(
+            run=name,
+            before=math.exp(-earlier),
+            after=math.exp(-after),
+            held_out=None if math.isnan(held_out) else math.exp(-held_out),
+        )
+        for name, earlier, after, held_out in islice(rows, MOST_RUNS_KEPT)
     ]
 
 

@@ -10,6 +10,7 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.datastructures import FormData
 
 from app.db.engine import transaction
+from app.documents.calibration import FitDocument
 from app.documents.reading import FieldProblem, problems_of
 from app.presentation.calibration import (
     error_lines,
@@ -20,16 +21,19 @@ from app.presentation.calibration import (
     serving_lines,
 )
 from app.presentation.figures import plural
+from app.presentation.measured_runs import off
 from app.resources import service_of
 from app.services.calibration import calibrations
 from app.services.calibration.new_calibrations import document_of
 from app.services.errors import NameTaken, NotReady
+from app.web.drawing import Drawing
 from app.web.error_pages import PageRoute
 from app.web.listing import calibration_line
 from app.web.origin import sent_form
 from app.web.planning.form import FormProblem, Typed, typed
 from app.web.planning.plan_request import calibration_parts
 from app.web.rendering import page
+from app.web.residuals import Residual, residuals_drawing
 from cluster_models.cluster.catalogue import gpu_kinds
 from cluster_models.errors import InvalidInput
 
@@ -112,6 +116,7 @@ def calibration(request: Request, name: str) -> Response:
         label=stored.label,
         outcome=outcome_lines(stored.document),
         rows=parameter_lines(stored.document),
+        residuals=None if fit is None else _residuals(fit),
         errors=(*serving_lines(stored.document), *(() if fit is None else error_lines(fit))),
         warnings=() if fit is None else finding_lines(fit),
         not_told=() if fit is None else not_told_lines(fit),
@@ -134,6 +139,21 @@ def forget(request: Request, name: str) -> Response:
     with transaction(service_of(request).sessions) as session:
         calibrations.delete_calibration(session, name=name)
     return RedirectResponse("/calibrations", 303)
+
+
+def _residuals(fit: FitDocument) -> Drawing | None:
+    """Runs before the fit, after it, and by fits that did not see them; ``None`` without runs."""
+    ratios = {
+        "before": [(each.run, each.before) for each in fit.steps],
+        "after": [(each.run, each.after) for each in fit.steps],
+        "by fits without their group": [(each.run, each.held_out) for each in fit.steps if each.held_out],
+    }
+    rows = [
+        (name, [Residual(ratio, f"{run}: {off(ratio)}") for run, ratio in members])
+        for name, members in ratios.items()
+        if members
+    ]
+    return residuals_drawing("How far runs are off, before the fit and after", rows) if rows else None
 
 
 def _at_box(problem: FieldProblem) -> FormProblem:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import median
 from typing import Final
 
 from app.presentation.figures import plural, seconds
-from app.presentation.measured_runs import off
 from app.services.feedback.measured_runs import MeasuredRunRecord
 from app.web.drawing import Box, Drawing, Key, Line, Words
+from app.web.residuals import Residual, residuals_drawing
 
 _MOST_RUNS: Final = 400
 _MOST_ROWS: Final = 12
 _DOT: Final = 7.0
 _SIDE, _LEFT, _TOP, _BOTTOM, _RIGHT = 350.0, 56.0, 12.0, 40.0, 16.0
-_WIDTH, _ROW = 350.0, 40.0
-_LEAST: Final = math.log(1.1)
-"""Half width of the residuals at least, so that noise stays small."""
 _TICKS: Final = tuple(factor * 10.0**power for power in range(-4, 6) for factor in (1, 2, 5))
 
 
@@ -74,38 +70,12 @@ def residual_rows(runs: Sequence[MeasuredRunRecord]) -> Drawing | None:
     """A row of dots for each framework on each GPU kind, those with the most runs first; ``None`` of few runs."""
     if len(runs) < 2:
         return None
-    groups: dict[str, list[MeasuredRunRecord]] = {}
+    groups: dict[str, list[Residual]] = {}
     for run in runs[-_MOST_RUNS:]:
-        groups.setdefault(f"{run.framework}, {' and '.join(dict.fromkeys(run.predicted.gpu_kinds))}", []).append(
-            run
-        )
+        name = f"{run.framework}, {' and '.join(dict.fromkeys(run.predicted.gpu_kinds))}"
+        groups.setdefault(name, []).append(Residual(run.ratio, _tip(run)))
     rows = sorted(groups.items(), key=lambda row: -len(row[1]))[:_MOST_ROWS]
-    extent = max(_LEAST, 1.1 * max(abs(math.log(run.ratio)) for _, members in rows for run in members))
-    bottom = _ROW * len(rows) + 4
-
-    def at(ratio: float) -> float:
-        return _WIDTH / 2 * (1 + math.log(ratio) / extent)
-
-    boxes, words, medians = list[Box](), list[Words](), list[Line]()
-    for number, (name, members) in enumerate(rows):
-        y = _ROW * (number + 0.7)
-        words.append(Words(0, y - 14, f"{name}: {len(members)}", "host-name"))
-        boxes += [Box(at(run.ratio) - _DOT / 2, y - _DOT / 2, _DOT, _DOT, "dot-0", _tip(run)) for run in members]
-        typical = at(median(run.ratio for run in members))
-        medians.append(Line(typical, y - 9, typical, y + 9, "limit-line"))
-    marks = [math.exp(extent * share) for share in (-0.8, -0.4, 0.0, 0.4, 0.8)]
-    return Drawing(
-        width=_WIDTH,
-        height=bottom + 20,
-        name="How far runs are off, by framework and GPU",
-        description="Measured over predicted step; to the right longer than predicted. The upright is the median.",
-        boxes=tuple(boxes),
-        lines=(
-            *(Line(at(mark), 0, at(mark), bottom, "axis" if mark == 1 else "grid-line") for mark in marks),
-            *medians,
-        ),
-        words=(*words, *(Words(at(mark), bottom + 14, off(mark), anchor="middle") for mark in marks)),
-    )
+    return residuals_drawing("How far runs are off, by framework and GPU", rows)
 
 
 def _interval(run: MeasuredRunRecord) -> tuple[float, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -50,6 +51,15 @@ def test_runs_of_a_slower_gpu_slow_the_prediction(
     assert times["own"] > 1.2 * times["as"]
     assert own["provenance"]["calibration"].startswith("ours ")
     assert shipped["provenance"]["calibration"] == ""
+
+
+def test_each_run_is_kept_with_how_far_it_is_off(fitted: Path) -> None:
+    """Before the fit, after it, and by a fit without its group; the mean is the one that is printed."""
+    fit = json.loads(fitted.read_text())["fit"]
+    assert len(fit["steps"]) == fit["runs"] > 0
+    for name, figure in (("before", "error_before_fraction"), ("after", "error_after_fraction")):
+        assert fmean(abs(1 / each[name] - 1) for each in fit["steps"]) == pytest.approx(fit[figure])
+    assert all(each["held_out"] for each in fit["steps"])
 
 
 def test_measured_peaks_tell_of_memory(

@@ -45,6 +45,7 @@ def test_runs_drift_and_a_calibration_that_is_accepted(tmp_path: Path) -> None:
         assert document is not None
         sent = {"document": html.unescape(document[1])}
         assert browser.post("/runs/accept", data=sent).headers["Location"] == "/calibrations/ours"
+        assert "How far runs are off, before the fit and after" in browser.get("/calibrations/ours").text
         again = browser.post("/runs/accept", data=sent)
         assert (again.status_code, "exists already" in told(again.text)) == (422, True)
         assert browser.post("/runs", data={"cluster": "none"}).status_code == 422
