@@ -32,7 +32,9 @@ _TIME_COLOURS: Final = (
     "bright_yellow",
     "red",
     "bright_black",
+    "bright_red",
 )
+"""For each of ``TIME_PARTS``, the last where something is offloaded."""
 _LAUNCHERS: Final = {
     "slurm": ("run.sh", " && sbatch run.sh"),
     "torchtitan": ("train.toml", ""),
@@ -130,7 +132,7 @@ def _time(report: PlanReport) -> RenderableType:
     table.add_column()
     table.add_column(justify="right")
     table.add_column(justify="right")
-    for part, colour in zip(report.time, _TIME_COLOURS, strict=True):
+    for part, colour in zip(report.time, _TIME_COLOURS, strict=False):
         if part.fraction > 0:
             bar = Text("█" * max(1, round(part.fraction * BAR_CELLS)), style=colour)
             table.add_row(part.name, part.time, part.share, bar)

@@ -157,9 +157,9 @@ WARNINGS: Final[Mapping[str, Words]] = {
     "took 3 to 25 times as long.",
     "unmeasured_adapters": "No training run with adapters ({adapters}) was fitted: their products, and what frozen "
     "weights leave out, are priced by the formulas of other products.",
-    "estimated_host": "Memory and processors of the nodes are not stated: for each {gpu_kind} estimated at "
-    "{memory_bytes:gib}, {memory_bytes_per_s:gbytes} and a link of {link_bytes_per_s:gbytes} ({source}). "
-    "State host under the nodes of the cluster.",
+    "estimated_host": "Each {gpu_kind} counts {memory_bytes:gib} of its node's memory, {memory_bytes_per_s:gbytes} "
+    "of its bandwidth and a link of {link_bytes_per_s:gbytes}; what nodes do not state under host is estimated "
+    "({source}).",
     "host_too_small": "It does not fit: stage {stage} offloads {needs_bytes:gib} per GPU and its node has room for "
     "{limit_bytes:gib}.",
     "unverified_data_sheet": "The data sheet figures of {gpu_kind} are not verified ({source}).",

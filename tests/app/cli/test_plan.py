@@ -143,6 +143,21 @@ def test_the_first_screen_holds_the_decision(
     assert [out.index(each) for each in sections] == sorted(out.index(each) for each in sections)
 
 
+def test_a_plan_says_what_it_offloads_and_how_long_that_takes(
+    files: list[str], found: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A setting and a part of the step, which other plans have not."""
+    plan = found["result"]
+    assert main(["plan", *files]) == 0
+    assert "node's memory" not in capsys.readouterr().out
+    time = replace(plan.time, offload_s=plan.time.optimizer_s, optimizer_s=0.0)
+    found["result"] = replace(plan, configuration=replace(plan.configuration, optimizer_offload=40), time=time)
+    assert main(["plan", *files]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "optimizer states in nodes' memory 40 %" in out
+    assert "optimizer step in the node's memory" in out
+
+
 def test_a_plan_that_trains_adapters_starts_by_bridge(
     files: list[str], found: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
