@@ -31,6 +31,12 @@ def _classes(*changes: dict[str, Any]) -> dict[str, Any]:
     return {"input_tokens": None, "output_tokens": None, "classes": [CLASS | each for each in changes]}
 
 
+def _trace(rows: str, **others: Any) -> dict[str, Any]:
+    """A trace in place of lengths and load."""
+    alone = {"input_tokens": None, "output_tokens": None, "concurrency": None}
+    return alone | {"trace": f"arrival_s,input_tokens,output_tokens\n{rows}"} | others
+
+
 BAD: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
     "rate of zero": (_rate(0), "requests_per_s", "must be greater than 0"),
     "negative rate": (_rate(-1), "requests_per_s", "must be greater than 0"),
@@ -100,13 +106,37 @@ BAD: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
     "negative power": ({"max_power_watts": -1}, "max_power_watts", "must be greater than 0"),
     "unknown node": ({"avoid_nodes": ["z"]}, "avoid_nodes", "is not a node of the cluster"),
     "unknown field": ({"objectiv": "gpus"}, "objectiv", "did you mean 'objective'"),
+    "trace out of order": (_trace("0,5,5\n2,5,5\n1,5,5\n"), "trace", "row 3: comes before the arrival at 2 s"),
+    "trace before its start": (
+        _trace("-1,5,5\n"),
+        "trace",
+        "row 1: arrival_s must be a finite number, not negative",
+    ),
+    "trace with a number that is none": (
+        _trace("0,5,5\n1,nan,5\n"),
+        "trace",
+        "row 2: input_tokens must be a whole",
+    ),
+    "trace without arrivals": (_trace(""), "trace", "has no requests"),
+    "trace of one moment": (_trace("1,5,5\n1,5,5\n"), "trace", "all arrive at 1 s, which is no rate"),
+    "trace beyond the context": (
+        _trace("0,5,5\n1,131000,100\n"),
+        "trace",
+        "row 2: input and output tokens together are 131100, llama-3.1-8b takes 131072",
+    ),
+    "trace beside a load": (_trace("0,5,5\n1,5,5\n", concurrency=4.0), "concurrency", "stands beside a trace"),
+    "trace beside classes": (_trace("0,5,5\n1,5,5\n", classes=[CLASS]), "classes", "stands beside a trace"),
     "empty classes": (_classes(), "classes", "give at least one"),
     "classes beside mean lengths": (
         {"classes": [CLASS]},
         "input_tokens",
-        "give either the mean lengths or classes",
+        "stands beside classes",
     ),
-    "no lengths": ({"output_tokens": None}, "output_tokens", "give input_tokens and output_tokens, or classes"),
+    "no lengths": (
+        {"output_tokens": None},
+        "output_tokens",
+        "give input_tokens and output_tokens, classes or a trace",
+    ),
     "class without a share": (_classes({"share": 0}), "classes[0].share", "must be greater than 0"),
     "class without answers": (_classes({"output_tokens": 0}), "classes[0].output_tokens", "must be at least 1"),
     "class of no lengths": (

@@ -23,7 +23,7 @@ from app.cli.endings import reported
 from app.cli.failures import failure_commands
 from app.cli.groups import add_groups
 from app.cli.planning import comparison_commands, lengths_command
-from app.cli.planning.serving_options import Also, Exports, MaxGpus, Objective, Pin, ServingOptions
+from app.cli.planning.serving_options import Also, Arrivals, Exports, MaxGpus, Objective, Pin, ServingOptions
 from app.cli.server import Background, Server, ServerAddress, ServerKey, choose_server
 from app.cli.service import access_commands, service_commands
 
@@ -99,6 +99,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
     pin: Pin = None,
     also: Also = None,
     exports: Exports = None,
+    trace: Arrivals = None,
     verbose: Verbose = False,
     output: PlanFile = None,
 ) -> None:
@@ -108,7 +109,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
     from app.cli.planning.serving_predicting import is_serving, refuse_training_options  # noqa: PLC0415 - see above
 
     options = planning.options_of(time_limit=time_limit, effort=effort, seed=seed, gap=gap, backend=backend)
-    serving = ServingOptions(objective, max_gpus, tuple(pin or ()), tuple(also or ()), exports, calibration)
+    serving = ServingOptions(objective, max_gpus, tuple(pin or ()), tuple(also or ()), exports, calibration, trace)
     if is_serving(workload):
         from app.cli.planning import serving_planning  # noqa: PLC0415 - see above
 
@@ -155,6 +156,7 @@ def predict(  # noqa: PLR0913 - one argument for each option
     routing: Routing = None,
     routing_weight: RoutingWeight = None,
     keep_expert_order: KeepOrder = False,
+    trace: Arrivals = None,
     as_json: Json = False,
     verbose: Verbose = False,
     output: PlanFile = None,
@@ -164,8 +166,10 @@ def predict(  # noqa: PLR0913 - one argument for each option
 
     training = {"--framework-file": framework_file, "--routing": routing}
     files = (cluster, model, workload, configuration)
-    if predicted_as_serving(*files, calibration, training=training, as_json=as_json, output=output):
+    serving = ServingOptions(calibration=calibration, trace=trace)
+    if predicted_as_serving(*files, serving, training=training, as_json=as_json, output=output):
         return
+    serving.refuse_any()
     from app.cli.planning.planning import ProblemFiles  # noqa: PLC0415 - see above
     from app.cli.planning.predicting import run_predict  # noqa: PLC0415 - see above
     from app.cli.planning.routed import Routed  # noqa: PLC0415 - see above

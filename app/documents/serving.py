@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, model_validator
@@ -15,12 +16,13 @@ from app.documents.serving_classes import (
     milliseconds_of,
     seconds_of,
 )
+from app.documents.trace import MOST_TRACE_CHARACTERS, read_trace, trace_text
 from cluster_models.cluster.topology import MOST_NODES
 from cluster_models.errors import InvalidConfiguration, InvalidWorkload
 from cluster_models.model.architecture import Architecture
 from cluster_models.serving.engines import DEFAULT_ENGINE, serving_engine
 from cluster_models.serving.goal import ServedModel, ServingGoal, ServingMode, ServingObjective
-from cluster_models.serving.requests import MOST_CLASSES
+from cluster_models.serving.requests import MOST_CLASSES, RequestClass
 from cluster_models.serving.workload import (
     MOST_DEGREE,
     MOST_DRAFTS,
@@ -68,6 +70,12 @@ class ServingWorkloadDocument(Document):
     classes: Annotated[list[RequestClassDocument], Field(min_length=1, max_length=MOST_CLASSES)] | None = Field(
         None,
         description="Requests of several kinds, all answered by the same replicas, in place of the mean lengths.",
+        examples=[None],
+    )
+    trace: Annotated[str, Field(min_length=1, max_length=MOST_TRACE_CHARACTERS)] | None = Field(
+        None,
+        description="Content of a file of arrivals, CSV or JSON lines, in place of lengths and load: columns "
+        "arrival_s, input_tokens, output_tokens, or those of Azure's, Mooncake's or BurstGPT's traces.",
         examples=[None],
     )
     concurrency: Annotated[Positive, Field(le=MOST_REQUESTS)] | None = Field(
@@ -171,25 +179,27 @@ class ServingWorkloadDocument(Document):
 
     def _with_lengths(self, **given: Any) -> ServingWorkload:
         """The workload of the lengths and whatever else is ``given``."""
-        names = ("input_tokens", "output_tokens")
-        if self.classes is None:
-            for name in names:
-                if getattr(self, name) is None:
-                    remedy = "give input_tokens and output_tokens, or classes"
-                    raise InvalidWorkload(f"workload.{name}", None, "is missing", remedy)
-            return ServingWorkload(self.input_tokens or 0, self.output_tokens or 0, **given)
+        lengths = ("input_tokens", "output_tokens")
+        if self.trace is not None:
+            self._refuse(*lengths, "classes", "concurrency", "requests_per_s", beside="a trace")
+            del given["concurrency"], given["requests_per_s"]
+            return ServingWorkload.traced(read_trace(self.trace), **given)
+        if self.classes is not None:
+            self._refuse(*lengths, beside="classes")
+            return ServingWorkload.mixed(tuple(_classes(self.classes)), **given)
+        for name in lengths:
+            if getattr(self, name) is None:
+                remedy = "give input_tokens and output_tokens, classes or a trace"
+                raise InvalidWorkload(f"workload.{name}", None, "is missing", remedy)
+        return ServingWorkload(self.input_tokens or 0, self.output_tokens or 0, **given)
+
+    def _refuse(self, *names: str, beside: str) -> None:
+        """Raise ``InvalidWorkload`` for a field that says again what the one ``beside`` it says."""
         for name in names:
-            if getattr(self, name) is not None:
-                remedy = "give either the mean lengths or classes"
-                raise InvalidWorkload(f"workload.{name}", getattr(self, name), "stands beside classes", remedy)
-        classes = []
-        for index, each in enumerate(self.classes):
-            try:
-                classes.append(each.to_class())
-            except InvalidWorkload as error:
-                field = f"workload.classes[{index}].{error.field}"
-                raise InvalidWorkload(field, error.value, error.problem, error.remedy) from error
-        return ServingWorkload.mixed(tuple(classes), **given)
+            value = getattr(self, name)
+            if value is not None:
+                shown = None if isinstance(value, list) else value
+                raise InvalidWorkload(f"workload.{name}", shown, f"stands beside {beside}", "leave one of them out")
 
     def to_goal(self) -> ServingGoal:
         """Goal of a plan, and the means that it may use; raises ``InvalidWorkload``."""
@@ -222,11 +232,12 @@ class ServingWorkloadDocument(Document):
         drafts = load.speculation
         return cls(
             kind="serving",
-            input_tokens=None if load.classes else round(load.input_tokens),
-            output_tokens=None if load.classes else round(load.output_tokens),
+            input_tokens=None if load.is_mixed else round(load.input_tokens),
+            output_tokens=None if load.is_mixed else round(load.output_tokens),
             classes=[RequestClassDocument.from_class(each) for each in load.classes] or None,
+            trace=None if load.trace is None else trace_text(load.trace),
             concurrency=load.concurrency,
-            requests_per_s=load.requests_per_s,
+            requests_per_s=load.requests_per_s if load.trace is None else None,
             weights=load.weights,
             attention_weights=load.attention_weights,
             kv_cache=load.cache,
@@ -250,6 +261,15 @@ class ServingWorkloadDocument(Document):
             pinned=dict(goal.pinned),
             objective_weight=served.weight,
         )
+
+
+def _classes(documents: Sequence[RequestClassDocument]) -> Iterator[RequestClass]:
+    for index, each in enumerate(documents):
+        try:
+            yield each.to_class()
+        except InvalidWorkload as error:
+            field = f"workload.classes[{index}].{error.field}"
+            raise InvalidWorkload(field, error.value, error.problem, error.remedy) from error
 
 
 class PoolDocument(Document):

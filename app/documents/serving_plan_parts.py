@@ -7,7 +7,14 @@ from typing import Annotated
 from pydantic import Field
 
 from app.documents.values import Holds, ValueDocument
-from cluster_models.serving.figures import ClassLatencies, Interval, LimitedLatencies, StepShares
+from cluster_models.serving.figures import (
+    ClassLatencies,
+    Interval,
+    LimitedLatencies,
+    Percentiles,
+    Replay,
+    StepShares,
+)
 from cluster_models.serving.plan import (
     FrontPoint,
     IdleGpus,
@@ -196,6 +203,35 @@ class ReplicaGroupDocument(ValueDocument[ReplicaGroup]):
     transfer: CacheTransferDocument | None = Field(description="Way of the cache; null where phases share GPUs.")
 
 
+class LatencyPercentilesDocument(ValueDocument[Percentiles]):
+    """Milliseconds that half, nine in ten and 99 in 100 requests do not exceed."""
+
+    p50_ms: Annotated[float, Holds("p50_s", MILLISECOND)] = Field(description="Half of them.", examples=[300.0])
+    p90_ms: Annotated[float, Holds("p90_s", MILLISECOND)] = Field(description="Nine in ten.", examples=[700.0])
+    p99_ms: Annotated[float, Holds("p99_s", MILLISECOND)] = Field(description="99 in 100.", examples=[1500.0])
+
+
+class ReplayDocument(ValueDocument[Replay]):
+    """The trace of the workload, simulated step by step on the plan, beside what the closed form expects."""
+
+    requests: int = Field(description="Requests of the trace.", examples=[19366])
+    time_to_first_token: Annotated[LatencyPercentilesDocument, Holds("first_token")] = Field(
+        description="Simulated."
+    )
+    time_per_output_token: Annotated[LatencyPercentilesDocument, Holds("token")] = Field(
+        description="Simulated, of answers of more than one token."
+    )
+    expected_time_to_first_token: Annotated[LatencyPercentilesDocument, Holds("expected_first_token")] = Field(
+        description="By the closed form."
+    )
+    expected_time_per_output_token: Annotated[LatencyPercentilesDocument, Holds("expected_token")] = Field(
+        description="By the closed form."
+    )
+    limited: Annotated[LimitedLatenciesDocument, Holds("limited_s")] = Field(
+        description="Simulated latencies that the limits hold for: means, or the limit_percentile."
+    )
+
+
 class ModelFiguresDocument(ValueDocument[ModelFigures]):
     """Prediction for all requests to one model."""
 
@@ -216,6 +252,7 @@ class ModelFiguresDocument(ValueDocument[ModelFigures]):
     measured_engine: bool = Field(
         description="Whether runs of this engine on this kind of GPU were measured.", examples=[True]
     )
+    replay: ReplayDocument | None = Field(None, description="Of a workload with a trace.", examples=[None])
 
 
 class IdleGpusDocument(ValueDocument[IdleGpus]):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
-from cluster_models.serving.figures import Interval, StepShares
+from cluster_models.serving.figures import Interval, Percentiles, Replay, StepShares
 from cluster_models.units import GIB
-from solver.serving.percentiles import Percentiles
 from solver.serving.predict import ClassPercentiles, PoolMemory, ServingPrediction
 
 MILLI = 1000.0
@@ -50,6 +49,23 @@ class ClassPercentilesDocument(BaseModel):
         """The document of ``found``."""
         return cls(
             name=found.name,
+            time_to_first_token_percentiles_ms=PercentilesDocument.of(found.first_token),
+            time_per_output_token_percentiles_ms=PercentilesDocument.of(found.token),
+        )
+
+
+class ReplayPredictionDocument(BaseModel):
+    """Percentiles of the requests of a trace, simulated step by step; those beside it are the closed form's."""
+
+    requests: int
+    time_to_first_token_percentiles_ms: PercentilesDocument
+    time_per_output_token_percentiles_ms: PercentilesDocument
+
+    @classmethod
+    def of(cls, found: Replay) -> ReplayPredictionDocument:
+        """The document of ``found``."""
+        return cls(
+            requests=found.requests,
             time_to_first_token_percentiles_ms=PercentilesDocument.of(found.first_token),
             time_per_output_token_percentiles_ms=PercentilesDocument.of(found.token),
         )
@@ -114,6 +130,9 @@ class ServingPredictionDocument(BaseModel):
     time_to_first_token_percentiles_ms: PercentilesDocument
     time_per_output_token_percentiles_ms: PercentilesDocument
     classes: list[ClassPercentilesDocument] = Field(description="Percentiles of each class of requests.")
+    replay: ReplayPredictionDocument | None = Field(
+        description="The trace simulated step by step on the configuration; null where the workload has none."
+    )
     output_tokens_per_s: IntervalDocument
     output_tokens_per_s_per_gpu: float
     requests_per_s: float
@@ -130,8 +149,10 @@ class ServingPredictionDocument(BaseModel):
     missed_limits: list[str]
 
     @classmethod
-    def of(cls, found: ServingPrediction, *, nodes: list[str], gpus: int) -> ServingPredictionDocument:
-        """The document of ``found``, which was priced on ``nodes``."""
+    def of(
+        cls, found: ServingPrediction, *, nodes: list[str], gpus: int, replay: Replay | None = None
+    ) -> ServingPredictionDocument:
+        """The document of ``found``, which was priced on ``nodes``, and of the ``replay`` of its trace."""
         return cls(
             fits=found.fits,
             nodes=nodes,
@@ -141,6 +162,7 @@ class ServingPredictionDocument(BaseModel):
             time_to_first_token_percentiles_ms=PercentilesDocument.of(found.first_token_percentiles),
             time_per_output_token_percentiles_ms=PercentilesDocument.of(found.token_percentiles),
             classes=[ClassPercentilesDocument.of(each) for each in found.classes],
+            replay=None if replay is None else ReplayPredictionDocument.of(replay),
             output_tokens_per_s=IntervalDocument.of(found.output_tokens_per_s),
             output_tokens_per_s_per_gpu=found.output_tokens_per_s_per_gpu,
             requests_per_s=found.requests_per_s,

@@ -34,7 +34,7 @@ from app.presentation.serving_words import (
     rate_words,
     statistic_words,
 )
-from cluster_models.serving.figures import Interval
+from cluster_models.serving.figures import Interval, Percentiles
 from cluster_models.serving.plan import IdleReason, PlannedPool, ServingPlan, ServingWarning, ServingWarningKind
 from cluster_models.training.plan import Provenance, StopReason
 
@@ -76,6 +76,17 @@ class LatencyRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayRow:
+    """Percentiles of one latency of a trace, simulated and by the closed form; ``misses`` says a missed limit."""
+
+    model: str
+    name: str
+    simulated: tuple[str, str, str]
+    expected: tuple[str, str, str]
+    misses: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServingProof:
     """The certificate for somebody who never heard of a duality gap."""
 
@@ -92,6 +103,7 @@ class ServingReport:
     decision: tuple[str, ...]
     headline: Pairs
     latencies: tuple[LatencyRow, ...]
+    replays: tuple[ReplayRow, ...]
     proof: ServingProof
     warnings: tuple[str, ...]
     pools: tuple[PoolRow, ...]
@@ -109,6 +121,7 @@ def serving_report(plan: ServingPlan) -> ServingReport:
         decision=tuple(decision(plan)),
         headline=headline(plan),
         latencies=tuple(latencies(plan)),
+        replays=tuple(replays(plan)),
         proof=serving_proof(plan),
         warnings=tuple(map(_warning, plan.warnings)),
         pools=pool_rows(plan),
@@ -190,6 +203,30 @@ def latencies(plan: ServingPlan) -> Iterator[LatencyRow]:
                 verdict=verdict,
                 meets=meets,
             )
+
+
+def replays(plan: ServingPlan) -> Iterator[ReplayRow]:
+    """Traces simulated on the plan, beside the closed form that it was chosen by."""
+    for each in plan.figures:
+        if (found := each.replay) is None:
+            continue
+        workload = plan.models[each.model].workload
+        pairs = (found.first_token, found.expected_first_token), (found.token, found.expected_token)
+        for place, (simulated, expected) in enumerate(pairs):
+            limit, value = workload.limits_s[place], found.limited_s.values_s[place]
+            statistic = statistic_words(workload.limit_percentile)
+            yield ReplayRow(
+                model=f"{plan.models[each.model].architecture.name}, {plural(found.requests, 'request')}",
+                name=_LATENCIES[place],
+                simulated=_seconds(simulated),
+                expected=_seconds(expected),
+                misses=f"its {statistic} of {seconds(value)} misses the limit" if value > limit else "",
+            )
+
+
+def _seconds(found: Percentiles) -> tuple[str, str, str]:
+    first, second, third = map(seconds, found.values_s)
+    return first, second, third
 
 
 def serving_proof(plan: ServingPlan) -> ServingProof:

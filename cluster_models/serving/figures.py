@@ -55,6 +55,35 @@ class LimitedLatencies:
 
 
 @dataclass(frozen=True, slots=True)
+class Percentiles:
+    """Seconds that half, nine in ten and 99 in 100 requests do not exceed."""
+
+    p50_s: float
+    p90_s: float
+    p99_s: float
+
+    @property
+    def values_s(self) -> tuple[float, float, float]:
+        """The three."""
+        return self.p50_s, self.p90_s, self.p99_s
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A trace simulated step by step, and what the closed form expects of its rate, lengths and burstiness.
+
+    ``limited_s``: what limits hold for, as simulated; times per token are of answers of more than one.
+    """
+
+    requests: int
+    first_token: Percentiles
+    token: Percentiles
+    expected_first_token: Percentiles
+    expected_token: Percentiles
+    limited_s: LimitedLatencies
+
+
+@dataclass(frozen=True, slots=True)
 class StepShares:
     """Seconds of one step by part."""
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Final
 
-from cluster_models.serving.figures import Interval, LimitedLatencies
+from cluster_models.serving.figures import Interval, LimitedLatencies, Replay
 from cluster_models.serving.goal import ServedModel, ServingGoal
 from cluster_models.serving.replicas import Phase, Replica, ReplicaGroup
 from cluster_models.serving.workload import Pool, ServingConfiguration
@@ -18,7 +18,8 @@ from cluster_models.training.plan import Provenance, StopReason
 class ModelFigures:
     """Prediction for all requests to one model; latencies are means over its groups by their shares.
 
-    ``limited_s`` are the latencies that limits hold for, of the group where each is longest.
+    ``limited_s`` are the latencies that limits hold for, of the group where each is longest; ``replay`` is that of
+    the workload's trace.
 
     ``measured_engine``: runs of this engine on this kind of GPU are among those that the rates were fitted to.
     """
@@ -33,6 +34,7 @@ class ModelFigures:
     output_tokens_per_s: Interval
     limited_s: LimitedLatencies
     measured_engine: bool
+    replay: Replay | None = None
 
 
 class IdleReason(StrEnum):

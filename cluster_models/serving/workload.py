@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import fmean
 from typing import Any, Final
 
 from cluster_models.cluster.gpus import GpuKind, Precision
@@ -17,6 +18,7 @@ from cluster_models.errors import InvalidConfiguration, InvalidModel, InvalidWor
 from cluster_models.model.architecture import Architecture
 from cluster_models.serving.engines import DEFAULT_ENGINE, ServingEngine
 from cluster_models.serving.requests import MOST_CLASSES, RequestClass, check_limits, limits_of
+from cluster_models.serving.traces import Trace
 
 MOST_REQUESTS: Final = 10**6
 MOST_DEGREE: Final = 4096
@@ -111,8 +113,9 @@ class ServingWorkload:
     """Requests and the engine that answers them.
 
     ``input_tokens`` and ``output_tokens`` are means; ``classes`` say more of the lengths, all of them answered by
-    the same replicas (``mixed`` makes such a workload).  Either ``concurrency`` requests are always in flight (a
-    closed loop: a client sends its next request when the last is answered) or ``requests_per_s`` arrive on average.
+    the same replicas, or a ``trace`` does (``mixed`` and ``traced`` make such workloads).  Either ``concurrency``
+    requests are always in flight (a closed loop: a client sends its next request when the last is answered) or
+    ``requests_per_s`` arrive on average.
 
     ``attention_weights`` is the format of attention where it differs from ``weights``; ``None`` leaves attention of
     expert models in 16 bits under 4-bit experts, as published checkpoints do.  ``cache`` ``None`` is the engine's
@@ -142,6 +145,13 @@ class ServingWorkload:
     prefill_imbalance: float | None = None
     decode_imbalance: float | None = None
     classes: tuple[RequestClass, ...] = ()
+    trace: Trace | None = None
+
+    @classmethod
+    def traced(cls, trace: Trace, **given: Any) -> ServingWorkload:
+        """Requests as in ``trace``, with its means and at its rate; raises ``InvalidWorkload``."""
+        inputs, outputs = fmean(trace.input_tokens), fmean(trace.output_tokens)
+        return cls(inputs, outputs, requests_per_s=trace.requests_per_s, trace=trace, **given)
 
     @classmethod
     def mixed(cls, classes: tuple[RequestClass, ...], **given: Any) -> ServingWorkload:
@@ -206,6 +216,11 @@ class ServingWorkload:
         return (*limits_of(self), *(limit for each in self.classes for limit in limits_of(each)))
 
     @property
+    def is_mixed(self) -> bool:
+        """Whether its requests may differ in length."""
+        return bool(self.classes) or self.trace is not None
+
+    @property
     def class_names(self) -> tuple[str, ...]:
         """Names of the classes."""
         return tuple(each.name for each in self.classes)
@@ -227,11 +242,15 @@ class ServingWorkload:
     @property
     def longest_prompt(self) -> float:
         """Tokens of the longest prompt."""
+        if self.trace is not None:
+            return max(self.trace.input_tokens)
         return max((each.inputs.tokens[-1] for each in self.classes), default=self.input_tokens)
 
     @property
     def held_tokens(self) -> float:
         """Mean tokens that a sequence holds while it decodes: longer answers decode for longer."""
+        if self.trace is not None:
+            return self.trace.held_tokens
         if not self.classes:
             return self.input_tokens + self.output_tokens / 2.0
         held = sum(each.share * each.held_tokens for each in self.classes)
@@ -391,6 +410,14 @@ def _check_context(architecture: Architecture, workload: ServingWorkload) -> Non
             problem = f"the longest prompt and answer of {each.name} together are {each.longest:.0f}, {takes}"
             field = f"workload.classes[{index}].input_tokens"
             raise InvalidWorkload(field, each.inputs.tokens[-1], problem, "lower input_tokens or output_tokens")
+    trace = workload.trace
+    pairs = () if trace is None else zip(trace.input_tokens, trace.output_tokens, strict=True)
+    for row, (prompt, answer) in enumerate(pairs, start=1):
+        if prompt + answer > most:
+            problem = f"row {row}: input and output tokens together are {prompt + answer}, {takes}"
+            raise InvalidWorkload(
+                "workload.trace", prompt, problem, "leave it out, or take a model of longer context"
+            )
     total = workload.input_tokens + workload.output_tokens
     if total > most:
         problem = f"input and output tokens together are {total:.0f}, {takes}"

@@ -157,7 +157,7 @@ def _latency_rules(group: ReplicaGroup, workload: ServingWorkload, stay: float) 
         if value > limit * (1 + TOLERANCE):
             yield f"{first} has a {name} of {value:g}, the limit is {limit:g}."
     for name, value, mean in zip(LATENCIES, values, means, strict=False):
-        if workload.classes and name == LATENCIES[1]:
+        if workload.is_mixed and name == LATENCIES[1]:
             continue  # a mean over requests is not that over tokens
         if workload.limit_percentile is None and not math.isclose(value, mean, rel_tol=LITTLE_TOLERANCE):
             yield f"{first} states {value:g} as its mean {name}, which is {mean:g}."

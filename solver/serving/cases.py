@@ -13,6 +13,7 @@ from cluster_models.cluster.gpus import GpuKind, Precision
 from cluster_models.model.architecture import Architecture
 from cluster_models.serving.own_rates import FittedServing, OwnRates
 from cluster_models.serving.workload import Pool, ServingConfiguration, ServingWorkload
+from solver.serving.bunching import Bunching, bunching_of
 from solver.serving.loads import FloatArray, Loads, WorkerLinks, loads_of, row_of, stack
 from solver.serving.memory import WorkerMemory, worker_memory
 from solver.serving.mixes import Kinds, Moments, kinds_of, mix_of, moments_of
@@ -178,7 +179,7 @@ def _lengths(cases: Sequence[ServingCase], loads: Loads) -> dict[str, FloatArray
     }
     known: dict[tuple[int, int], Moments] = {}
     for row, case in enumerate(cases):
-        if case.workload.classes:
+        if case.workload.is_mixed:
             key = id(case.workload), id(case.architecture)
             if key not in known:
                 own = row_of(loads, row)
@@ -186,6 +187,16 @@ def _lengths(cases: Sequence[ServingCase], loads: Loads) -> dict[str, FloatArray
             for name in Moments.__slots__:
                 found[name][row] = getattr(known[key], name)
     return found
+
+
+def _bunching(cases: Sequence[ServingCase]) -> dict[str, FloatArray]:
+    """Columns of ``Bunching``, each (n,)."""
+    known: dict[int, Bunching] = {}
+    for case in cases:
+        if id(case.workload) not in known:
+            known[id(case.workload)] = bunching_of(case.workload)
+    each = [known[id(case.workload)] for case in cases]
+    return {f"bunched_{name}": np.array([getattr(own, name) for own in each]) for name in Bunching.__slots__}
 
 
 def _memory(cases: Sequence[ServingCase], loads: Loads, lengths: Mapping[str, FloatArray]) -> WorkerMemory:
@@ -227,6 +238,7 @@ def _traffic(
         held_tokens=lengths["held"],
         windowed_tokens=lengths["windowed_held"],
         **{name: lengths[name] for name in _SPREADS},
+        **_bunching(cases),
         output_tokens=column([case.workload.output_tokens for case in cases]),
         concurrency=column([case.concurrency for case in cases]),
         chunk_tokens=column([case.workload.engine.chunk_tokens for case in cases]),

@@ -75,7 +75,13 @@ class Kinds:
 
 
 def mix_of(workload: ServingWorkload) -> Mix:
-    """The kinds of ``workload``: every pair of lengths of each class."""
+    """The kinds of ``workload``: every pair of lengths of each class, or every request of a trace."""
+    if workload.trace is not None:
+        pairs = (workload.trace.input_tokens, workload.trace.output_tokens)
+        inputs, outputs = (np.array(each, dtype=np.float64) for each in pairs)
+        number = len(inputs)
+        new = _new(inputs, workload.prefix_share)
+        return Mix(np.full(number, 1.0 / number), inputs, new, outputs, np.zeros(number, dtype=np.int64))
     if not workload.classes:
         inputs, outputs = np.array([float(workload.input_tokens)]), np.array([float(workload.output_tokens)])
         return Mix(np.ones(1), inputs, _new(inputs, workload.prefix_share), outputs, np.zeros(1, dtype=np.int64))

@@ -8,7 +8,8 @@ from importlib.metadata import version
 import numpy as np
 
 from cluster_models.errors import InvalidWorkload, SolverFailed
-from cluster_models.serving.goal import ServingMode, ServingObjective
+from cluster_models.serving.figures import Replay
+from cluster_models.serving.goal import ServedModel, ServingMode, ServingObjective
 from cluster_models.serving.hardware import check_gpu, runs_on
 from cluster_models.serving.plan import (
     FrontPoint,
@@ -23,14 +24,17 @@ from solver.ilp import solver_versions
 from solver.problem import IsCancelled, SearchOptions
 from solver.serving.planning.alternatives import alternatives_of
 from solver.serving.planning.assembling import assembled, grouped
+from solver.serving.planning.figures import case_of
 from solver.serving.planning.front import front_of
 from solver.serving.planning.groups import single_groups
 from solver.serving.planning.idle import idle_gpus
 from solver.serving.planning.islands import Site, site_of
 from solver.serving.planning.refusal import refusal_of, without_gpus
 from solver.serving.planning.search import Found, gap_of, search
+from solver.serving.planning.settle import Settled
 from solver.serving.planning.zones import zones_of
 from solver.serving.problem import ServingProblem
+from solver.serving.replay import replayed
 
 SERVING_MODEL_VERSION = "2"
 """Changes whenever the same inputs may give other predicted latencies."""
@@ -118,6 +122,10 @@ def _plan(
         prices = found.prices[model]
         alternatives += alternatives_of(model, prices, site, found.zones, problem.goal, own, options.alternatives)
         front += front_of(model, prices, found.zones, own)
+    figures = [
+        replace(each, replay=_replay(served, settled))
+        for each, served, settled in zip(figures, problem.models, found.settled, strict=True)
+    ]
     placed = [each for settled in found.settled for each in settled.groups]
     plan = assembled(problem, site, groups, figures, _certificate(found, options), provenance)
     return replace(
@@ -126,6 +134,13 @@ def _plan(
         alternatives=tuple(alternatives),
         front=tuple(front),
     )
+
+
+def _replay(served: ServedModel, settled: Settled) -> Replay | None:
+    """The trace of a model, if it has one, on its groups."""
+    rates = settled.at.requests_per_s
+    pairs = zip(settled.groups, settled.zones, rates.tolist(), strict=True)
+    return replayed([case_of(served, *each) for each in pairs], (rates / rates.sum()).tolist())
 
 
 def _certificate(found: Found, options: SearchOptions) -> ServingCertificate:

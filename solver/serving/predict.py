@@ -11,19 +11,19 @@ from typing import Final
 import numpy as np
 
 from cluster_models.errors import InvalidWorkload
-from cluster_models.serving.figures import Interval, StepShares
+from cluster_models.serving.figures import Interval, Percentiles, StepShares
 from cluster_models.serving.hardware import check_gpu
 from cluster_models.serving.requests import LATENCIES
+from cluster_models.serving.traces import Trace
 from cluster_models.serving.workload import Pool, ServingWorkload, check_serving
 from solver.serving.cases import Arrays, ServingCase, arrays_of, steady_of
 from solver.serving.memory import WorkerMemory
 from solver.serving.percentiles import (
-    Percentiles,
     limited_latencies,
     percentiles_of,
 )
 from solver.serving.rates import Effects, Fitted, Rates, held_out_spreads, known_levels, rates_of, shipped_rates
-from solver.serving.simulation import Answered, Request, simulate_trace
+from solver.serving.simulation import Answered, simulate_trace
 from solver.serving.steady_state import Steady, open_state
 from solver.serving.steps import StepTime
 
@@ -94,7 +94,7 @@ def predict_serving(case: ServingCase, effects: Effects | Fitted | None = None) 
     check_gpu(case.workload, case.gpu)
     arrays, rates = arrays_of([case]), rates_of([case.properties], effects, [case.shifts])
     arrivals = case.workload.requests_per_s
-    steady = steady_of(arrays, rates) if arrivals is None else _under_arrivals(arrivals, arrays, rates)
+    steady = steady_under(case, arrays, rates)
     rate = float(steady.requests_per_s[0])
     output = rate * case.workload.output_tokens
     stay = float(steady.first_token_s[0] + (case.workload.output_tokens - 1) * steady.token_s[0])
@@ -133,16 +133,20 @@ def predict_serving(case: ServingCase, effects: Effects | Fitted | None = None) 
     )
 
 
-def predict_trace(
-    case: ServingCase, requests: Sequence[Request], effects: Effects | Fitted | None = None
-) -> Answered:
+def predict_trace(case: ServingCase, trace: Trace, effects: Effects | Fitted | None = None) -> Answered:
     """Times of every request of a trace of arrivals, simulated step by step.
 
-    Raises as ``predict_serving`` and ``simulate_trace`` do.
+    Raises as ``predict_serving`` does.
     """
     check_serving(case.architecture, case.workload, case.configuration)
     check_gpu(case.workload, case.gpu)
-    return simulate_trace(arrays_of([case]), rates_of([case.properties], effects, [case.shifts]), requests)
+    return simulate_trace(arrays_of([case]), rates_of([case.properties], effects, [case.shifts]), trace)
+
+
+def steady_under(case: ServingCase, arrays: Arrays, rates: Rates) -> Steady:
+    """The steady state of ``case`` under its load; raises ``InvalidWorkload`` where a rate is not kept up with."""
+    rate = case.workload.requests_per_s
+    return steady_of(arrays, rates) if rate is None else _under_arrivals(rate, arrays, rates)
 
 
 def _under_arrivals(rate: float, arrays: Arrays, rates: Rates) -> Steady:

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
-from cluster_models.errors import InvalidWorkload
+from cluster_models.serving.traces import Trace
 from solver.serving.cases import Arrays
 from solver.serving.loads import FloatArray
 from solver.serving.rates import Rates
@@ -25,15 +23,6 @@ from solver.serving.step_tables import StepTables, step_tables
 
 MOST_STEPS: Final = 32
 """Decode steps taken together, over which the mean context hardly grows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request of a trace."""
-
-    arrival_s: float
-    input_tokens: int
-    output_tokens: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,15 +44,11 @@ class _Worker:
     pipeline: float
 
 
-def simulate_trace(arrays: Arrays, rates: Rates, requests: Sequence[Request]) -> Answered:
-    """The first case of ``arrays`` under a trace.
-
-    Raises ``InvalidWorkload`` for an empty trace or one whose arrivals are not in order.
-    """
-    _check(requests)
+def simulate_trace(arrays: Arrays, rates: Rates, trace: Trace) -> Answered:
+    """The first case of ``arrays`` under a trace."""
     traffic = arrays.traffic
-    inputs = np.array([float(each.input_tokens) for each in requests])
-    outputs = np.array([float(each.output_tokens) for each in requests])
+    inputs = np.array(trace.input_tokens, dtype=np.float64)
+    outputs = np.array(trace.output_tokens, dtype=np.float64)
     cached = _cached(arrays, inputs)
     held = float((outputs * (inputs + outputs / 2.0)).sum() / outputs.sum())
     tables = step_tables(arrays, rates, context=held, longest=float(inputs.max()))
@@ -75,7 +60,7 @@ def simulate_trace(arrays: Arrays, rates: Rates, requests: Sequence[Request]) ->
         float(rates.interference[0]),
         float(arrays.prefill.pipeline[0]),
     )
-    arrivals = np.array([each.arrival_s for each in requests])
+    arrivals = np.array(trace.arrivals_s)
     asked = arrivals + float(rates.request_s[0])
     if not traffic.split[0]:
         first, end = _pool(worker, int(traffic.decode_workers[0]), asked, (cached, inputs), outputs)
@@ -95,19 +80,6 @@ def _cached(arrays: Arrays, inputs: FloatArray) -> FloatArray:
     """Tokens of prompts that are cached: the same share of each as of the mean prompt, but for one at least."""
     share = 1.0 - float(arrays.traffic.new_tokens[0] / arrays.traffic.input_tokens[0])
     return np.minimum(np.round(share * inputs), inputs - 1.0)
-
-
-def _check(requests: Sequence[Request]) -> None:
-    if not requests:
-        raise InvalidWorkload("workload.trace", 0, "has no requests", "give at least one arrival")
-    for place, (one, two) in enumerate(pairwise(requests)):
-        if two.arrival_s < one.arrival_s:
-            raise InvalidWorkload(
-                f"workload.trace[{place + 1}].arrival_s",
-                two.arrival_s,
-                f"comes before the arrival at {one.arrival_s} s in front of it",
-                "sort the trace by arrival",
-            )
 
 
 def _answered(arrivals: FloatArray, first: FloatArray, end: FloatArray, outputs: FloatArray) -> Answered:

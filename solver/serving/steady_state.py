@@ -41,7 +41,8 @@ class Traffic:
     ``drafts`` and ``yields``: drafted tokens and mean tokens of a step (1 without speculation).  ``new_tokens`` of
     a prompt are prefilled, the keys and values of the others being cached already.  Lengths are means over
     requests, ``held_tokens`` (of those ``windowed_tokens`` in layers with a window) over sequences that decode;
-    ``chunks``, ``attention`` and the variances are those of ``solver.serving.mixes.Moments``.
+    ``chunks``, ``attention`` and the variances are those of ``solver.serving.mixes.Moments``, those that are
+    ``bunched`` of ``solver.serving.bunching.Bunching``.
     """
 
     input_tokens: FloatArray
@@ -54,6 +55,9 @@ class Traffic:
     length_variance: FloatArray
     attention_variance: FloatArray
     covariance: FloatArray
+    bunched_light_s: FloatArray
+    bunched_heavy_s: FloatArray
+    bunched_waiting_s: FloatArray
     concurrency: FloatArray
     chunk_tokens: FloatArray
     most_sequences: FloatArray
@@ -169,7 +173,8 @@ def open_state(
 
     A step that prefills also decodes, so that each of its p prompts holds up the next ones by S = s + t_decode / p.
     They wait as in M/G/1, (1 + v) u S / (2 (1 - u)) at u = arrivals x S with the variance v of S between prompts
-    over its square (Pollaczek-Khinchine; with v = 0 DistServe, arXiv 2401.09670, section 3.1), and for half of the
+    over its square (Pollaczek-Khinchine; with v = 0 DistServe, arXiv 2401.09670, section 3.1), where arrivals are
+    bunched as ``solver.serving.bunching`` says, and for half of the
     decode step that runs when they come (queues with vacations, Fuhrmann & Cooper 1985).  b = rate x D sequences
     decode (Little's law).  ``queue_s`` is infinite where prefill or decoding cannot keep up.
     """
@@ -195,9 +200,15 @@ def open_state(
     share = np.minimum(arrivals * held, BUSIEST)
     by_tokens, by_attention, varied = _prompt_growth(prefill_loads, rates, traffic, ranks, prompts, prefill)
     scale = 0.5 * (1.0 + varied * (service / held) ** 2) * held / (1.0 - share)
+    late = share * scale
+    if traffic.bunched_heavy_s.any():
+        bunched = traffic.bunched_light_s * (1.0 - share) + traffic.bunched_heavy_s * share
+        late = np.maximum(late + 0.5 * arrivals * bunched * held / (1.0 - share), 0.0)
+        share = share + (1.0 - share) * np.minimum(arrivals * traffic.bunched_waiting_s, 1.0)
+        scale = late / np.maximum(share, TINY)
     base = prefill.total_s + 1.5 * mixed + rates.request_s
     base = base + np.where(split, traffic.transfer_s + rates.hand_over_s, 0.0)
-    first = base + share * scale
+    first = base + late
     disturbed = np.where(split, 0.0, rates.interference * service)
     behind = np.where(outputs > 0, disturbed * answers, 0.0) / np.maximum(left, 1.0 - BUSIEST)
     lasting = duration + behind * first

@@ -27,6 +27,12 @@ Also = Annotated[
     list[str] | None,
     typer.Option("--also", metavar="MODEL=FILE", help="Of serving: one more model with its workload file."),
 ]
+Arrivals = Annotated[
+    str | None,
+    typer.Option(
+        "--trace", metavar="FILE", help="Of serving: arrivals, CSV or JSON lines, in place of lengths and load."
+    ),
+]
 Exports = Annotated[
     Path | None,
     typer.Option("--exports", metavar="DIR", help="Of serving: also write every export that can take the plan."),
@@ -38,7 +44,7 @@ class ServingOptions:
     """Options of the command line for serving, over the goal in the workload file.
 
     ``pins`` are "name=value"; ``also`` are further models, each "model=workload file";
-    ``calibration`` is a file, or a stored name where a service plans.
+    ``calibration`` is a file, or a stored name where a service plans; ``trace`` a file of arrivals.
     """
 
     objective: str | None = None
@@ -47,11 +53,13 @@ class ServingOptions:
     also: tuple[str, ...] = ()
     exports: Path | None = None
     calibration: str | None = None
+    trace: str | None = None
 
     def refuse_any(self) -> None:
         """Raise ``InvalidInput`` for an option given: the workload is of training."""
         names = {"--objective": self.objective, "--max-gpus": self.max_gpus, "--pin": self.pins}
-        for name, value in (names | {"--also": self.also, "--exports": self.exports}).items():
+        others = {"--also": self.also, "--exports": self.exports, "--trace": self.trace}
+        for name, value in (names | others).items():
             if value:
                 remedy = (
                     "write it in the workload file" if name in {"--objective", "--max-gpus"} else "leave it out"

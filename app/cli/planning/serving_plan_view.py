@@ -36,6 +36,7 @@ def serving_plan_view(
     return Group(
         _headline(plan, report),
         section("Latencies, means with 80 % intervals", _latencies(report)),
+        *([section("The trace, step by step", _replays(report))] if report.replays else []),
         section("Start it", _launch(plan, written)),
         section("Memory of each GPU", _memory(report)),
         section("How good is this plan?", _proof(report)),
@@ -77,6 +78,17 @@ def _latencies(report: ServingReport) -> RenderableType:
         cells = (row.name, row.value, row.interval, row.limit or "none", verdict)
         table.add_row(*((row.model,) if several else ()), *cells)
     return table
+
+
+def _replays(report: ServingReport) -> RenderableType:
+    """Percentiles of the simulation, each with that of the closed form behind it."""
+    table = _table("", ">50 %", ">90 %", ">99 %", "")
+    for row in report.replays:
+        cells = (f"{one}\n({two})" for one, two in zip(row.simulated, row.expected, strict=True))
+        table.add_row(f"{row.name}\n{row.model}", *cells, Text(row.misses, style="bold red"))
+    return Group(
+        table, Text("In brackets what the closed form expects, by which the plan was chosen.", style="dim")
+    )
 
 
 def _launch(plan: ServingPlan, written: Path | None) -> RenderableType:

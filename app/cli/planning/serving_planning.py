@@ -15,6 +15,7 @@ from app.cli.files import (
     read_calibration,
     read_serving_workload,
     read_snapshot,
+    read_text,
     write_text,
 )
 from app.cli.planning.exporting import write_folder
@@ -116,6 +117,8 @@ def _with_options(document: ServingWorkloadDocument, serving: ServingOptions) ->
         changes["objective"] = serving.objective
     if serving.max_gpus is not None:
         changes["max_gpus"] = serving.max_gpus
+    if serving.trace is not None:
+        changes["trace"] = read_text(serving.trace)
     if serving.pins:
         changes["pinned"] = document.pinned | dict(map(_pin, serving.pins))
     if not changes:

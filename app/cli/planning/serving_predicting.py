@@ -20,6 +20,7 @@ from app.cli.files import (
     write_text,
 )
 from app.cli.planning.remote_planning import remote_serving_prediction
+from app.cli.planning.serving_options import ServingOptions
 from app.cli.planning.serving_view import serving_view
 from app.cli.server import chosen_server
 from app.cli.terminal import console, print_text
@@ -51,7 +52,7 @@ def predicted_as_serving(
     model: str,
     workload: str,
     configuration: str,
-    calibration: str | None,
+    serving: ServingOptions,
     *,
     training: Mapping[str, object],
     as_json: bool,
@@ -69,13 +70,17 @@ def predicted_as_serving(
     if chosen_server().address is None:
         snapshot, architecture = read_snapshot(cluster), read_architecture(model)
         load, pools = read_serving_workload(workload), read_serving_configuration(configuration)
-        fitted = None if calibration is None else read_calibration(calibration)
+        if serving.trace is not None:
+            load = load.model_copy(update={"trace": read_text(serving.trace)})
+        fitted = None if serving.calibration is None else read_calibration(serving.calibration)
         with naming(f"{workload}, {configuration}"):
             found = predict_serving_configuration(
                 snapshot, architecture, workload=load, configuration=pools, fitted=fitted
             )
     else:
-        found = remote_serving_prediction(cluster, model, workload, configuration, calibration)
+        found = remote_serving_prediction(
+            cluster, model, workload, configuration, serving.calibration, serving.trace
+        )
     text = found.model_dump_json(indent=2)
     if output is not None:
         write_text(output, text + "\n")

@@ -11,6 +11,7 @@ from app.documents.serving_prediction import (
     ClassPercentilesDocument,
     IntervalDocument,
     PercentilesDocument,
+    ReplayPredictionDocument,
     ServingPredictionDocument,
     StepDocument,
 )
@@ -49,6 +50,7 @@ def _figures(found: ServingPredictionDocument) -> tuple[tuple[str, str], ...]:
         ("time per output token", f"{_range(found.time_per_output_token_ms)} ms"),
         ("  of 50, 90, 99 % of the requests", _percentiles(found.time_per_output_token_percentiles_ms)),
         *(row for each in found.classes for row in _class_figures(each)),
+        *(_replay_figures(found.replay) if found.replay else ()),
         ("output", f"{_range(found.output_tokens_per_s)} tokens/s"),
         ("output of a GPU", f"{each}, {plural(found.gpus, 'GPU')} on {plural(len(found.nodes), 'node')}"),
         ("requests", f"{found.requests_per_s:,.3g} a second, {found.concurrency:,.4g} in flight"),
@@ -61,6 +63,15 @@ def _class_figures(found: ClassPercentilesDocument) -> tuple[tuple[str, str], ..
     return (
         (f"  of {found.name}: to first token", _percentiles(found.time_to_first_token_percentiles_ms)),
         (f"  of {found.name}: per output token", _percentiles(found.time_per_output_token_percentiles_ms)),
+    )
+
+
+def _replay_figures(found: ReplayPredictionDocument) -> tuple[tuple[str, str], ...]:
+    """Percentiles of a trace as simulated; those above are the closed form's."""
+    return (
+        ("trace simulated", f"{plural(found.requests, 'request')}; the percentiles above are the closed form's"),
+        ("    to first token", _percentiles(found.time_to_first_token_percentiles_ms)),
+        ("    per output token", _percentiles(found.time_per_output_token_percentiles_ms)),
     )
 
 

@@ -19,6 +19,7 @@ from cluster_models.serving.workload import check_serving
 from solver.serving.cases import ServingCase
 from solver.serving.cluster_links import chosen_nodes, worker_links
 from solver.serving.predict import predict_serving
+from solver.serving.replay import replayed
 
 
 def predict_serving_configuration(
@@ -46,8 +47,9 @@ def predict_serving_configuration(
         transfer_bytes_per_s=transfer,
         own=None if fitted is None else fitted.own_rates(load.engine.name),
     )
-    found = predict_serving(case)
-    return ServingPredictionDocument.of(found, nodes=[node.name for node in nodes], gpus=pools.gpus)
+    found, replay = predict_serving(case), replayed([case], [1.0])
+    names = [node.name for node in nodes]
+    return ServingPredictionDocument.of(found, nodes=names, gpus=pools.gpus, replay=replay)
 
 
 def requested_serving_prediction(

@@ -37,7 +37,17 @@ _BOXES: Final = ("recompute", "recompute_modules", "sharding", "offload", "sched
 _RULED: Final = (*DEGREE_NAMES, *OPTION_NAMES)
 UPLOADS: Final = {
     f"{part}_file": f"{part}_text"
-    for part in ("cluster", "model", "workload", "framework", "profile", "runs", "frameworks", "calibration")
+    for part in (
+        "cluster",
+        "model",
+        "workload",
+        "framework",
+        "profile",
+        "runs",
+        "frameworks",
+        "calibration",
+        "trace",
+    )
 }
 _WORKLOAD: Final = ("sequence_length", "global_batch_sequences", "max_gpus")
 _WORDS: Final = ("precision", "framework", "optimizer", "objective", "link_bandwidth", "choice", "method")

@@ -56,6 +56,8 @@ _OTHERS: Final = {
     "workload_text": "Workload",
     "others_text": "More models",
     "classes_text": "Classes of requests",
+    "trace_file": "Trace file",
+    "trace_text": "Trace of arrivals",
     "modes": "Phases",
     "avoid_nodes": "Nodes to avoid",
     "time_limit_s": "Time limit, seconds",
@@ -110,6 +112,7 @@ def filled_serving(values: Typed, workload: Mapping[str, Any]) -> Typed:
         found["modes"] = tuple(map(str, workload["modes"]))
     if workload.get("classes"):
         found["classes_text"] = "\n".join(f"- {json.dumps(each)}" for each in workload["classes"])
+    found["trace_text"] = workload.get("trace") or ""
     found["avoid_nodes"] = ", ".join(workload.get("avoid_nodes", ()))
     return found
 
@@ -129,6 +132,8 @@ def workload_data(values: Typed) -> dict[str, Any]:
     if values["classes_text"].strip():
         listed = parse_text(values["classes_text"], what="classes")
         data["classes"] = listed if isinstance(listed, list) else [listed]
+    if values["trace_text"].strip():
+        data["trace"] = values["trace_text"]
     data["avoid_nodes"] = names(values["avoid_nodes"])
     data["pinned"] = {
         name: number(values[f"pinned_{name}"]) for name in PINNABLE if values[f"pinned_{name}"].strip()
@@ -151,8 +156,9 @@ def _at_field(problem: FieldProblem, values: Typed) -> FormProblem:
         path = (rest if top in {"workload", "options"} else problem.field).split(".")
         pins = (name for name in PINNABLE if values[f"pinned_{name}"].strip())
         name = "_".join((*path, *pins)[:2]) if path[0] == "pinned" else path[-1]
-        if path[0].startswith("classes") and not in_box:
-            return FormProblem("classes_text", LABELS["classes_text"], str(problem))
+        box = next((f"{part}_text" for part in ("classes", "trace") if path[0].startswith(part)), "")
+        if box and not in_box:
+            return FormProblem(box, LABELS[box], str(problem))
         anchor = "workload_text" if in_box else name if name in LABELS else ""
         if anchor == name and anchor:
             return FormProblem(anchor, LABELS[anchor], sentence_of(problem))

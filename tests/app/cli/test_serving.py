@@ -77,6 +77,25 @@ def test_classes_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert chat < long
 
 
+def test_a_trace_takes_the_place_of_lengths_and_load(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Priced by its rate and lengths, and simulated; what is wrong with it names the row."""
+    trace = tmp_path / "trace.jsonl"
+    rows = ({"timestamp": 200 * row, "input_length": 900 + row, "output_length": 90} for row in range(50))
+    trace.write_text("\n".join(map(json.dumps, rows)))
+    command = [*_predict(tmp_path, workload="kind: serving\nweights: fp8\n"), "--trace", str(trace)]
+    assert main(command) == 0
+    assert "trace simulated" in capsys.readouterr().out
+    assert main([*command, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["requests_per_s"] == pytest.approx(5.0)
+    assert found["replay"]["requests"] == 50
+    trace.write_text(trace.read_text().replace(": 91", ": -91"))
+    assert main(command) == 2
+    assert "row 11: input_length must be a whole number" in capsys.readouterr().err
+    assert main([*_predict(tmp_path), "--trace", str(trace)]) == 2
+    assert "input_tokens: stands beside a trace" in capsys.readouterr().err
+
+
 def test_split_pools_take_nodes_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each pool has its memory."""
     workers = "prefill: {tensor: 4}\ndecode: {tensor: 2, replicas: 2}\n"

@@ -74,6 +74,22 @@ def test_classes_are_typed_as_yaml() -> None:
     assert (problem.anchor, "classes[0].input_tokens" in problem.text) == ("classes_text", True)
 
 
+def test_a_trace_takes_the_place_of_lengths_and_load() -> None:
+    """Its problems stand at its box, and a workload with one comes back into the form."""
+    rows = "arrival_s,input_tokens,output_tokens\n0,5,5\n{},5,5\n"
+    blank, empty = blank_serving(time_limit_s=60), {"input_tokens": "", "output_tokens": "", "concurrency": ""}
+    given, _ = typed(FormData(_form(trace_text=rows.format(1), **empty)), blank)
+    workload = serving_request(given).workload
+    assert workload.to_workload().requests_per_s == 1.0
+    again = filled_serving(blank, workload.model_dump(mode="json", exclude_unset=True))
+    assert workload_data(again)["trace"] == rows.format(1)
+    wrong, _ = typed(FormData(_form(trace_text=rows.format("nan"), **empty)), blank)
+    with pytest.raises(InvalidInput) as refused:
+        serving_request(wrong).workload.to_workload()
+    (problem,) = at_serving_fields(problems_of(refused.value), wrong)
+    assert (problem.anchor, "row 2" in problem.text) == ("trace_text", True)
+
+
 def test_a_plan_goes_from_the_form_to_its_page(client: TestClient) -> None:
     """The decision, latencies against limits, places, memory, front, proof, alternatives and exports."""
     assert 'href="/plans/new/serving"' in client.get("/plans/new").text

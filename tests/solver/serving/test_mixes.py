@@ -10,13 +10,14 @@ import pytest
 
 from cluster_models.errors import InvalidWorkload
 from cluster_models.serving.requests import Lengths, RequestClass
+from cluster_models.serving.traces import Trace
 from cluster_models.serving.workload import ServingWorkload, WeightFormat, check_serving
 from solver.serving.cases import ServingCase, arrays_of
 from solver.serving.mixes import kinds_of, mix_of
 from solver.serving.percentiles import latencies_at
 from solver.serving.predict import predict_serving
 from solver.serving.rates import rates_of
-from solver.serving.simulation import Request, simulate_trace
+from solver.serving.simulation import simulate_trace
 from solver.serving.steady_state import open_state
 from tests.solver.serving.cases import case
 
@@ -96,10 +97,8 @@ def test_a_mix_agrees_with_its_trace(classes: tuple[RequestClass, ...], rates: t
         picks = rng.choice(len(mix.shares), 5000, p=mix.shares)
         times = np.cumsum(rng.exponential(1.0 / rate, len(picks)))
         outputs = np.maximum(np.round(mix.outputs[picks]), 2.0)
-        trace = [
-            Request(float(time), round(prompt), int(answer))
-            for time, prompt, answer in zip(times, mix.inputs[picks], outputs, strict=True)
-        ]
+        prompts = np.round(mix.inputs[picks]).astype(int)
+        trace = Trace(tuple(times.tolist()), tuple(prompts.tolist()), tuple(outputs.astype(int).tolist()))
         found = simulate_trace(arrays, fitted, trace)
         closed = open_state(arrays.decode, arrays.prefill, fitted, arrays.traffic, np.array([rate]))
         for group in range(len(classes) + 1):

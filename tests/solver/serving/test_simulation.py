@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cluster_models.errors import InvalidWorkload
+from cluster_models.serving.traces import Trace
 from cluster_models.serving.workload import Pool, ServingWorkload, WeightFormat, Worker
 from solver.serving.cases import Arrays, ServingCase, arrays_of
 from solver.serving.mixes import Kinds
 from solver.serving.percentiles import first_token_at, latencies_at, token_at
 from solver.serving.predict import predict_serving, predict_trace
 from solver.serving.rates import Rates, rates_of
-from solver.serving.simulation import Answered, Request, simulate_trace
+from solver.serving.simulation import Answered, simulate_trace
 from solver.serving.steady_state import Steady, open_state
 from tests.solver.serving.cases import case
 
@@ -36,7 +36,8 @@ def _both(serving: ServingCase, *, requests: int = 3000) -> tuple[Answered, Stea
     load = serving.workload
     assert load.requests_per_s is not None
     times = np.cumsum(np.random.default_rng(1).exponential(1.0 / load.requests_per_s, requests))
-    trace = [Request(float(time), load.input_tokens, load.output_tokens) for time in times]
+    lengths = ((round(each),) * requests for each in (load.input_tokens, load.output_tokens))
+    trace = Trace(tuple(times.tolist()), *lengths)
     arrays, rates = _arrays(serving)
     found = simulate_trace(arrays, rates, trace)
     settled = Answered(found.first_token_s[WARM_UP:], found.token_s[WARM_UP:], found.end_s[WARM_UP:])
@@ -73,7 +74,7 @@ def test_a_lone_request_takes_its_prefill_and_its_steps() -> None:
     """Nothing waits, nothing disturbs."""
     serving = _case(1.0, 1024, 2)
     arrays, rates = _arrays(serving)
-    found = simulate_trace(arrays, rates, [Request(5.0, 1024, 2)])
+    found = simulate_trace(arrays, rates, Trace((5.0,), (1024,), (2,)))
     steady = open_state(arrays.decode, arrays.prefill, rates, arrays.traffic, np.array([1e-6]))
     alone = steady.prefill.total_s[0] + rates.request_s[0]
     assert found.first_token_s[0] == pytest.approx(alone, rel=0.02)
@@ -84,19 +85,19 @@ def test_a_lone_request_takes_its_prefill_and_its_steps() -> None:
 def test_a_burst_waits_in_turn() -> None:
     """Prompts that fill a step each end one prefill after the other; answers are complete and in order."""
     serving = _case(1.0, 8192, 64)
-    found = predict_trace(serving, [Request(0.0, 8192, 64)] * 8)
+    found = predict_trace(serving, Trace((0.0,) * 8, (8192,) * 8, (64,) * 8))
     gaps = np.diff(found.first_token_s)
     assert (gaps > 0).all()
     assert gaps.max() < 1.5 * gaps.min()
     assert np.isfinite(found.end_s).all()
 
 
-def test_traces_out_of_order_are_refused() -> None:
-    """With the arrival that comes too early named; an empty trace too."""
-    with pytest.raises(InvalidWorkload, match=r"trace\[1\]"):
-        predict_trace(_case(1.0, 64, 64), [Request(1.0, 64, 64), Request(0.5, 64, 64)])
-    with pytest.raises(InvalidWorkload, match="no requests"):
-        predict_trace(_case(1.0, 64, 64), [])
+def test_a_chunk_attends_to_all_before_it() -> None:
+    """A prompt of four steps takes longer than four prompts of one step alone."""
+    serving = _case(1.0, 32_768, 2)
+    long = predict_trace(serving, Trace((0.0,), (32_768,), (2,))).first_token_s[0]
+    short = predict_trace(serving, Trace((0.0,), (8192,), (2,))).first_token_s[0]
+    assert 1.3 * 4 * short < long < 4 * 4 * short
 
 
 def test_percentiles_rise_and_limits_hold_for_them() -> None:

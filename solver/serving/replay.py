@@ -1,0 +1,81 @@
+"""A trace of arrivals on the groups of a plan, step by step, beside what the closed form says of its rate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from cluster_models.serving.figures import LimitedLatencies, Percentiles, Replay
+from cluster_models.serving.traces import Trace
+from cluster_models.serving.workload import ServingWorkload
+from solver.candidates import IntArray
+from solver.serving.cases import ServingCase, arrays_of
+from solver.serving.loads import FloatArray
+from solver.serving.percentiles import percentiles_of
+from solver.serving.predict import steady_under
+from solver.serving.rates import Effects, Fitted, rates_of
+from solver.serving.simulation import simulate_trace
+
+SHARES: Final = (0.5, 0.9, 0.99)
+
+
+def replayed(
+    cases: Sequence[ServingCase], shares: Sequence[float], effects: Effects | Fitted | None = None
+) -> Replay | None:
+    """The trace of the cases' workload, divided over them by ``shares``; ``None`` where it has none.
+
+    Raises ``InvalidWorkload`` as ``predict_serving`` does.
+    """
+    workload = cases[0].workload
+    if workload.trace is None:
+        return None
+    trace = workload.trace
+    outputs = np.array(trace.output_tokens, dtype=np.float64)
+    first, token = np.empty_like(outputs), np.empty_like(outputs)
+    expected = np.zeros((2, len(SHARES)))
+    turns = _turns(shares, trace.requests)
+    for number, case in enumerate(cases):
+        arrays, rates = arrays_of([case]), rates_of([case.properties], effects, [case.shifts])
+        found = percentiles_of(steady_under(case, arrays, rates), arrays.kinds, 0)
+        expected += shares[number] * np.array([each.values_s for each in found])
+        own = np.flatnonzero(turns == number)
+        if len(own):
+            answered = simulate_trace(arrays, rates, _part(trace, own))
+            first[own], token[own] = answered.first_token_s, answered.token_s
+    decoded = token[outputs > 1] if (outputs > 1).any() else token
+    return Replay(
+        requests=trace.requests,
+        first_token=_percentiles(first),
+        token=_percentiles(decoded),
+        expected_first_token=Percentiles(*expected[0].tolist()),
+        expected_token=Percentiles(*expected[1].tolist()),
+        limited_s=_limited(workload, first, decoded, first + (outputs - 1.0) * token),
+    )
+
+
+def _turns(shares: Sequence[float], requests: int) -> IntArray:
+    """The group (n,) of each request: group g takes its k-th when (k + 1/2) / share has come."""
+    due = [(np.arange(int(np.ceil(share * requests)) + 1) + 0.5) / share for share in shares]
+    groups = np.repeat(np.arange(len(shares)), [len(each) for each in due])
+    return np.asarray(groups[np.argsort(np.concatenate(due), kind="stable")][:requests])
+
+
+def _part(trace: Trace, rows: IntArray) -> Trace:
+    return Trace(
+        *(
+            tuple(values[row] for row in rows)
+            for values in (trace.arrivals_s, trace.input_tokens, trace.output_tokens)
+        )
+    )
+
+
+def _percentiles(values: FloatArray) -> Percentiles:
+    return Percentiles(*np.quantile(values, SHARES).tolist())
+
+
+def _limited(workload: ServingWorkload, *latencies: FloatArray) -> LimitedLatencies:
+    share = workload.limit_percentile
+    found = [float(each.mean() if share is None else np.quantile(each, share)) for each in latencies]
+    return LimitedLatencies.of(found, ())
