@@ -94,7 +94,9 @@ def _print(report: FitReport, measured: Sequence[Measured], *, everything: bool)
 
 
 def _fitted(measured: Sequence[Measured], options: argparse.Namespace) -> FitReport:
+    shipped = shipped_parameters()
     filtered = options.framework or options.kind or options.parameters
+    source = f"published training steps, {len(measured)} rows at the last fit"
     return fit(
         [each.run for each in measured],
         chosen_parameters(options.parameters, options.framework, options.kind),
@@ -102,9 +104,9 @@ def _fitted(measured: Sequence[Measured], options: argparse.Namespace) -> FitRep
         without=[*omissions(measured).values()],
         options=FitOptions(
             prior_of=estimated_prior,
-            start=shipped_parameters() if filtered else None,
+            start=shipped if filtered else None,
             kind_name=kind_family,
-            source=f"published training steps, {len(measured)} rows at the last fit",
+            source=shipped.source if filtered else source,
         ),
     )
 

@@ -108,6 +108,9 @@ BALANCES: Final = (
 """By words of the notes."""
 PRINTED_RECIPE: Final = re.compile(r"recipe v0\.[0-5]\.")
 """Notes that print all that a recipe of Megatron-Bridge switches on; from v0.6 on recipes print none of it."""
+EAGER: Final = re.compile(r"eth-easl/sailor")
+"""Sources whose models run one operation after the other: Sailor's ports of OPT and GPT-Neo to Megatron-DeepSpeed
+(megatron/model/opt_model.py: activation, dropout and residual are calls of their own)."""
 UNFUSED_LATENT: Final = ("nemo-25.04",)
 """Generations whose libraries had no fused attention for latent heads (192 and 128 elements) on Blackwell: NVIDIA's
 launcher recomputes their attention core on GB200 alone (dgxc-benchmarking v25.05.05, deepseek_v3/pretraining)."""
@@ -166,7 +169,7 @@ def _kernels(found: Framework, row: Row, notes: str) -> Framework:
         found = replace(found, fused_attention=False)
     if "rowwise" in notes:
         found = replace(found, float8_scaling=Float8Scaling.ROW)
-    if "eager" in notes or "no compile" in notes:
+    if "eager" in notes or "no compile" in notes or EAGER.search(text(row, "source")):
         found = replace(found, fused_kernels=False)
     return found
 

@@ -107,6 +107,11 @@ def family_of(name: str, *, gated: bool) -> Family:
     return next((family for start, family in FAMILIES if plain.startswith(start)), GATED if gated else GPT)
 
 
+GPT2_VOCABULARY: Final = 50257
+GPT2_TOKENS: Final = re.compile(r"eth-easl/sailor")
+"""Sources whose runs read ``gpt2-vocab.json`` whatever the model: Sailor's ae_scripts (run_opt.slurm)."""
+
+
 def read_architecture(row: Row, sequence: int, assumed: Assumed) -> Architecture:
     """The model of ``row``, trained on sequences of ``sequence`` tokens; raises ``Skipped``."""
     shape = next((shape for start, shape in SHAPES.items() if text(row, "model_name").startswith(start)), {})
@@ -138,7 +143,7 @@ def read_architecture(row: Row, sequence: int, assumed: Assumed) -> Architecture
         kv_heads=whole(row, "kv_heads") or assumed.take("key and value heads", heads, "one for each query head"),
         head_size=head_size,
         mlp_hidden=mlp_hidden,
-        vocabulary=whole(row, "vocab") or assumed.take("vocabulary", family.vocabulary),
+        vocabulary=_vocabulary(row, family, assumed),
         gated_mlp=gated,
         tied_embeddings=(family.tied and experts is None) or "tied embeddings" in text(row, "notes"),
         learned_positions=sequence if family.positions and experts is None else 0,
@@ -180,6 +185,12 @@ def _experts(row: Row, layers: int, family: Family, assumed: Assumed) -> Experts
         router_groups=gcd(family.router_groups, count),
         active_groups=min(family.active_groups, gcd(family.router_groups, count)),
     )
+
+
+def _vocabulary(row: Row, family: Family, assumed: Assumed) -> int:
+    if GPT2_TOKENS.search(text(row, "source")):
+        return assumed.take("vocabulary", GPT2_VOCABULARY, "the launch script's; the row has a planner's table")
+    return whole(row, "vocab") or assumed.take("vocabulary", family.vocabulary)
 
 
 def _stated_heads(row: Row, hidden: int) -> int | None:

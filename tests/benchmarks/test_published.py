@@ -281,6 +281,14 @@ def test_generations_are_told_by_name_and_date(source: str, name: str) -> None:
     assert read(source=source).workload.framework.name == name
 
 
+def test_runs_of_sailor_are_read_as_its_scripts_say() -> None:
+    """One operation after the other, on GPT-2's vocabulary."""
+    run = read(source="eth-easl/sailor, made up for a test (SOSP 2025)", vocab=128256)
+    assert run.architecture.vocabulary == 50257
+    assert not run.workload.framework.fused_kernels
+    assert any(note.startswith("vocabulary 50257") for note in run.assumed)
+
+
 def test_every_line_of_generations_exists() -> None:
     """No pattern leads to a framework that is gone, and all months can be read."""
     for _, starts in LINES:
