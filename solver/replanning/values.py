@@ -68,7 +68,9 @@ def option_value(
 def moves_less_for_the_same(decision: BatchDecision, other: BatchDecision) -> bool:
     """Whether ``decision`` moves fewer ranks than ``other``, and each of its jobs loses too little to tell."""
     own, worth = (
-        {made.job_id: made.value_flop for made in (*each.jobs, *each.serving)} for each in (decision, other)
+        {made.job_id: made.value_flop for made in each.jobs}
+        | {made.job_id: made.value_flop for made in each.serving}
+        for each in (decision, other)
     )
     moved, most = (sum(len(made.migration.moved) for made in each.jobs) for each in (decision, other))
     return moved < most and all(value - own[job] <= WORTH_MOVING * abs(value) for job, value in worth.items())
