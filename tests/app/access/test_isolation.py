@@ -24,6 +24,8 @@ from tests.app.one_of_each import BODIES, one_of_each, operations
 
 CATALOGUES = {"framework", "adapter", "format", "name"}
 """Parameters that name what ships with the product."""
+ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+"""For what is decided before anything is looked up."""
 
 
 @pytest.fixture
@@ -94,6 +96,7 @@ def test_names_and_contents_are_free_within_a_tenant(service: TestClient) -> Non
     assert len(snapshots) == 1, "the content is the same, and so is its id"
 
 
+@ON_SQLITE
 def test_every_operation_refuses_without_its_scope(service: TestClient) -> None:
     """Without a key 401; with all scopes but the one that it needs 403; with that one alone neither."""
     without = {scope: with_key(service, key_of(service, OURS, *(set(Scope) - {scope}))) for scope in Scope}
@@ -115,6 +118,7 @@ def test_every_operation_refuses_without_its_scope(service: TestClient) -> None:
         assert only[right.scope].request(method, address, **body).status_code not in (401, 403), path
 
 
+@ON_SQLITE
 def test_every_route_declares_its_right(service: TestClient) -> None:
     """A route that is forgotten in the table fails here, and asks for an administrator until then."""
     app: Any = service.app
@@ -125,6 +129,7 @@ def test_every_route_declares_its_right(service: TestClient) -> None:
     assert right_of(test_every_route_declares_its_right).scope is Scope.ADMIN
 
 
+@ON_SQLITE
 def test_pages_ask_who_one_is(service: TestClient) -> None:
     """Whoever is not signed in is sent to do so, and no form does anything."""
     app: Any = service.app

@@ -122,9 +122,9 @@ def test_predictions_move_with_the_calibration_and_say_so(client: TestClient) ->
 
 
 @pytest.mark.slow
-def test_the_real_solver_heeds_the_calibration(tmp_path: Path, database_url: str) -> None:
+def test_the_real_solver_heeds_the_calibration(tmp_path: Path) -> None:
     """The solving process gets the parameters, and the plan survives the check."""
-    with running(tmp_path, database_url, real_solver=True) as client:
+    with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite", real_solver=True) as client:
         client.post(ADDRESS, json=finished())
         answer = client.post(f"{API}/plans", json=plan_body(calibration="slow"))
         plan = ended(client, answer.headers["Location"], within_s=120.0)

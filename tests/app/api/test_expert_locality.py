@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,11 @@ from tests.routing_counts import in_full, traced
 ADDRESS = f"{API}/expert-placements"
 
 
-@pytest.fixture
-def stored(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
-    """A client of an application that has statistics with transitions of two workloads, and one without."""
-    with running(tmp_path, database_url, role=Role.WEB) as client:
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """An application with transitions of two workloads, and one without any; placements store nothing."""
+    folder = tmp_path_factory.mktemp("service")
+    with running(folder, f"sqlite:///{folder}/a.sqlite", role=Role.WEB) as client:
         plain = in_full("plain", layers=4)
         body = {"name": "ours", "workloads": [traced("chat", 1), traced("code", 2), *plain]}
         assert client.post(f"{API}/routing", json=body).status_code == 201

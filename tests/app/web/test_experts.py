@@ -29,9 +29,16 @@ HOSTILE: Final = "<script>alert('x')</script> & \"so\""
 
 
 @pytest.fixture
-def client(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
-    """A client of an application that only answers."""
+def either(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
+    """A client of an application that only answers, on either database."""
     with running(tmp_path, database_url, role=Role.WEB) as client:
+        yield client
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    """The same on SQLite."""
+    with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite", role=Role.WEB) as client:
         yield client
 
 
@@ -67,22 +74,22 @@ def carried(text: str) -> dict[str, str]:
     return {name: html.unescape(value) for name, value in found.items()}
 
 
-def test_dropped_files_become_a_page_and_a_line_of_the_list(client: TestClient) -> None:
+def test_dropped_files_become_a_page_and_a_line_of_the_list(either: TestClient) -> None:
     """Each file is a workload; the page tells layers, skew and likeness in words."""
     rows = {name: skewed(LAYERS, EXPERTS, seed) for seed, name in enumerate(("prefill", "decode"))}
-    answer = upload(client, "ours", {f"{name}.json": dump(counts, dense=2) for name, counts in rows.items()})
+    answer = upload(either, "ours", {f"{name}.json": dump(counts, dense=2) for name, counts in rows.items()})
     assert answer.status_code == 200, answer.text
     assert answer.url.path == "/experts/ours"
     layers = [EXPERTS * max(row) / sum(row) for row in rows["prefill"]]
     assert f"{sorted(layers)[1]:.1f}</td>" in answer.text
     assert f"{max(layers):.1f} (layer {2 + layers.index(max(layers))})" in answer.text
     assert "prefill and decode differ widely" in answer.text
-    line = client.get("/experts").text
+    line = either.get("/experts").text
     assert '<a href="/experts/ours">ours</a>' in line
     assert "prefill, decode" in line
-    gone = client.post("/experts/ours/delete", headers=BROWSER)
+    gone = either.post("/experts/ours/delete", headers=BROWSER)
     assert gone.url.path == "/experts"
-    assert client.get("/experts/ours", headers=BROWSER).status_code == 404
+    assert either.get("/experts/ours", headers=BROWSER).status_code == 404
 
 
 def test_files_that_cannot_be_used_are_named_one_by_one(client: TestClient) -> None:
@@ -121,21 +128,21 @@ def test_what_is_wrong_with_an_upload_stands_at_its_field(
     assert client.get(f"{API}/routing").json()["items"] == []
 
 
-def test_a_name_that_is_taken_changes_only_what_is_asked_for(client: TestClient) -> None:
+def test_a_name_that_is_taken_changes_only_what_is_asked_for(either: TestClient) -> None:
     """Refused as it is; workloads are added or everything is replaced where that was chosen."""
-    store(client, "a", "b")
+    store(either, "a", "b")
     files = {"c.json": dump(skewed(LAYERS, EXPERTS, 9))}
 
     def names() -> list[str]:
-        return [each["name"] for each in client.get(f"{API}/routing/ours").json()["workloads"]]
+        return [each["name"] for each in either.get(f"{API}/routing/ours").json()["workloads"]]
 
-    refused = upload(client, "ours", files)
+    refused = upload(either, "ours", files)
     assert refused.status_code == 422
     assert '<a href="#name">Name</a>: is taken' in refused.text
     assert names() == ["a", "b"]
-    assert upload(client, "ours", files, existing="add").url.path == "/experts/ours"
+    assert upload(either, "ours", files, existing="add").url.path == "/experts/ours"
     assert names() == ["a", "b", "c"]
-    assert upload(client, "ours", files, existing="replace").url.path == "/experts/ours"
+    assert upload(either, "ours", files, existing="replace").url.path == "/experts/ours"
     assert names() == ["c"]
 
 
