@@ -14,7 +14,7 @@ from cluster_models.jobs.running import RecoveryPolicy
 from cluster_models.links.model import effective_links
 from cluster_models.remarks import remark
 from cluster_models.training.plan import Certificate, Configuration, Plan, StopReason
-from cluster_models.training.workload import Recompute, RecomputeModule, Sharding
+from cluster_models.training.workload import Offload, Recompute, RecomputeModule, Sharding
 from solver.answer.assemble import assemble_plan
 from solver.answer.robustness import Contender, drift_of, robustness
 from solver.answer.survival import survives
@@ -87,6 +87,7 @@ def _check_rules(problem: PlanningProblem, configuration: Configuration) -> None
         recompute_modules=tuple(RecomputeModule),
         pinned_modules=None,
         sharding=tuple(Sharding),
+        offload=tuple(Offload),
     )
     unrestricted = replace(problem, workload=free)
     for violation in (

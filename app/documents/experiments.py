@@ -109,6 +109,7 @@ def _cells(name: str, run: TrainingRun) -> dict[str, object]:
         "zero": _SHARDING[configuration.sharding],
         "precision": str(workload.precision),
         "recompute": configuration.recomputation,
+        "offload_percent": configuration.optimizer_offload or "",
         **{column: _cell(value) for column, value in stated.items() if value is not None},
         "gpus_per_node": run.gpus_per_node,
         "gpus_per_domain": run.gpus_per_domain,

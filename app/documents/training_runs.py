@@ -23,6 +23,7 @@ from cluster_models.training.recompute import read_recomputation
 from cluster_models.training.workload import (
     LONGEST_SEQUENCE,
     MOST_SEQUENCES,
+    WHOLE_OFFLOAD,
     Recompute,
     RecomputeModule,
     Sharding,
@@ -69,6 +70,7 @@ COLUMNS: Final = (
     "zero",
     *FrameworkSettings.model_fields,
     "recompute",
+    "offload_percent",
     "mem_gib_per_gpu",
     "memory_counter",
     "sweep_id",
@@ -155,6 +157,7 @@ def _run(line: Line, described: Mapping[str, Framework]) -> TrainingRun | None:
                 recompute_modules=recompute[1],
                 recompute_layers=recompute[2],
                 sharding=sharding or Sharding.NONE,
+                optimizer_offload=line.whole("offload_percent", most=WHOLE_OFFLOAD) or 0,
                 rank_order=RankOrder.DATA_BEFORE_PIPELINE,
                 stage_layers=tuple(map(tuple, even_stage_layers(architecture.layers, degrees))),
             ),

@@ -148,7 +148,7 @@ def optimizer_s(
     common_ranks = sharing_ranks(batch, framework)[0][:, None]
     held = parameters.common + parameters.routed
     zeroed = np.where(is_sharded(batch, Sharding.PARAMETERS)[:, None], owned, held)
-    states = (1.0 - offload_share(batch)) * (_step_bytes(workload) - _STEP_BYTES)
+    states = (1.0 - offload_share(batch, workload)) * (_step_bytes(workload) - _STEP_BYTES)
     nbytes = (_STEP_BYTES + states) * owned + framework.gradient_bytes * zeroed
     if framework.clips_all_gradients:
         nbytes = nbytes + 3.0 * framework.gradient_bytes * held

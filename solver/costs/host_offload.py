@@ -67,9 +67,9 @@ def may_offload(batch: CandidateBatch, workload: TrainingWorkload) -> BoolArray:
     return np.array([offloads_with(style, sharding) for sharding in SHARDING_CODES])[batch.sharding]
 
 
-def offload_share(batch: CandidateBatch) -> FloatArray:
-    """(n, 1) share of the states that each candidate offloads."""
-    return batch.optimizer_offload[:, None] / WHOLE_OFFLOAD
+def offload_share(batch: CandidateBatch, workload: TrainingWorkload) -> FloatArray:
+    """(n, 1) share of the states that each candidate offloads, none where it cannot."""
+    return np.where(may_offload(batch, workload), batch.optimizer_offload, 0)[:, None] / WHOLE_OFFLOAD
 
 
 def gradients_leave(batch: CandidateBatch, style: OptimizerOffload) -> BoolArray:
@@ -93,7 +93,7 @@ def offload_s(
 
     ``forward_s`` and ``backward_s`` (n, P): those of one micro-batch, beside which shards and gradients travel.
     """
-    style, share = workload.framework.optimizer_offload, offload_share(batch)
+    style, share = workload.framework.optimizer_offload, offload_share(batch, workload)
     if not share.any():
         return np.zeros_like(owned)
     link, width = LINK_SHARE * host.link_bytes_per_s, workload.framework.gradient_bytes

@@ -221,7 +221,7 @@ class MemoryAccount:
             settled=settled,
             fixed=settled.total_bytes - logits - settled.limit_bytes,
             states=states.offloaded,
-            offload=offload_share(batch),
+            offload=offload_share(batch, workload),
             host_limit_bytes=HOST_SHARE * gpu.host_share.memory_bytes,
         )
 

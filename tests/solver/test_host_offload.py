@@ -27,7 +27,9 @@ from solver.degrees.layout import chunk_layers
 from solver.degrees.priced import price_candidates
 from solver.degrees.pricing import optimistic_step_s
 from solver.degrees.stage_costs import costs_of, excess_bytes_of, kind_rows, micro_batches_of
+from solver.predict import predict
 from solver.problem import PlanningProblem
+from tests.remarks import codes
 from tests.solver.cost_cases import candidates, costs, memory
 from tests.solver.naive_mixes import every_mix
 from tests.solver.problems import DENSE, EXACT, fabrics_of, nodes, not_planned, planned, problem, row
@@ -200,9 +202,9 @@ def test_each_candidate_has_its_quickest_share_and_recomputation(case: str) -> N
     for candidate in np.unique(priced.candidate)[::5]:
         rows = np.flatnonzero(priced.candidate == candidate)
         first = int(rows[0])
-        codes = {name: int(getattr(row(priced.batch, first), name)[0]) for name in priced.batch.__slots__}
+        own = {name: int(getattr(row(priced.batch, first), name)[0]) for name in priced.batch.__slots__}
         every = candidates(
-            *({**codes, **mix, "optimizer_offload": share} for mix in mixes for share in shares[codes["sharding"]])
+            *({**own, **mix, "optimizer_offload": share} for mix in mixes for share in shares[own["sharding"]])
         )
         fabric = usable[priced.fabric[first]]
         layers = chunk_layers(asked.architecture, priced.staging_of(first).layout, every.runs)
@@ -248,12 +250,11 @@ def test_plans_offload_no_more_than_nodes_have_room_for() -> None:
     assert 0 < roomy.configuration.optimizer_offload < 100
     assert roomy.memory[0].total_bytes <= roomy.memory[0].limit_bytes
     assert held == pytest.approx(16.0 * model.parameters() * roomy.configuration.optimizer_offload / 100, rel=0.01)
-    codes = {warning.code: warning for warning in roomy.warnings}
-    assert "estimated_host" in codes  # bandwidth and link are not stated
+    assert "estimated_host" in codes(roomy.warnings)  # bandwidth and link are not stated
     small = not_planned(asked(HostMemory(memory_bytes=held)))  # four fifths of it may be filled
     assert small.missing_bytes is not None
     stated = planned(asked(HostMemory(256 * GIB, 600 * GBYTE, 60 * GBYTE)))
-    assert "estimated_host" not in {warning.code for warning in stated.warnings}
+    assert "estimated_host" not in codes(stated.warnings)
     assert stated.time.offload_s < roomy.time.offload_s
 
 
@@ -266,6 +267,23 @@ def test_the_least_of_a_kinds_nodes_counts_for_each_gpu() -> None:
     found = usual.as_stated(hosts)
     assert (found.memory_bytes, found.memory_bytes_per_s) == (100 * GIB, 10 * GBYTE)
     assert (found.link_bytes_per_s, found.is_estimated) == (usual.link_bytes_per_s, True)
+
+
+def test_configurations_that_offload_are_predicted_whatever_the_search_may_do() -> None:
+    """As the plan that has them; refused in words where the framework cannot, with a warning where nodes cannot."""
+    pinned = {"offload": ALLOWED, "pinned": {"optimizer_offload": 40}}
+    asked, plain = problem(nodes(1), **pinned), problem(nodes(1))
+    found = planned(asked)
+    assert predict(plain, found.configuration, hosts=found.placement.hosts).time == found.time
+    small = problem(on_hosts(1, HostMemory(memory_bytes=GIB)))
+    assert "host_too_small" in codes(predict(small, found.configuration).warnings)
+    for changes, words in (
+        ({"framework": framework("nanotron-0.5")}, "does not offload"),
+        ({"framework": DEEPSPEED}, "all optimizer states or none"),
+        ({"framework": TITAN}, "with sharding optimizer"),
+    ):
+        with pytest.raises(InvalidConfiguration, match=words):
+            predict(problem(nodes(1), **changes), found.configuration)
 
 
 @pytest.mark.parametrize(

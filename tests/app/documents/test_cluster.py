@@ -30,6 +30,18 @@ def test_node_kind_fills_in_what_is_not_given() -> None:
     assert node.nvlink_domain == "n2"
 
 
+def test_memory_of_a_node_is_stated_in_its_units() -> None:
+    """2 TiB for eight GPUs, 600 GB/s; a link that is not stated is estimated, and no GPU kind is written."""
+    stated = {"memory_gib": 2048, "memory_bandwidth_gbytes_per_s": 600}
+    cluster, _ = read(document(nodes=[{**each, "host": stated} for each in document()["nodes"]]))
+    share = cluster.gpu_kinds[cluster.nodes[1].gpu_kind].host_share
+    assert (share.memory_bytes, share.memory_bytes_per_s) == (256 * 2**30, 75e9)
+    assert share.is_estimated
+    again = ClusterDocument.from_cluster(cluster)
+    assert again.to_cluster() == cluster
+    assert again.gpu_kinds == []
+
+
 def test_document_of_a_cluster_says_the_same_cluster() -> None:
     """Domain to document and back changes nothing."""
     cluster, samples = read(document())

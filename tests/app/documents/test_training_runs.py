@@ -16,6 +16,7 @@ from cluster_models.training.framework_choices import CudaGraphs
 from cluster_models.training.frameworks import framework
 from cluster_models.training.workload import Recompute, Sharding
 from cluster_models.units import GBIT, GIB
+from solver.runs import predict_run
 from tests.app.calibration_bodies import HEAD, LINES
 
 LINE = LINES[3].format(step=12.5)
@@ -41,6 +42,15 @@ def test_a_line_becomes_a_run() -> None:
     assert run.network_bytes_per_s == 400 * GBIT
     assert (run.step_s, run.peak_memory_bytes) == (12.5, 61.5 * GIB)
     assert run.architecture.name == "llama-3-8b"
+
+
+def test_an_offloaded_share_is_read_and_priced() -> None:
+    """In percent of the optimizer states; what is more than all of them is refused."""
+    head, line = HEAD.rstrip() + ",offload_percent\n", LINE.rstrip()
+    whole, none = (read_training_runs(f"{head}{line},{cell}\n").runs[0] for cell in ("100", ""))
+    assert (whole.configuration.optimizer_offload, none.configuration.optimizer_offload) == (100, 0)
+    assert predict_run(whole).optimizer_s > 2.0 * predict_run(none).optimizer_s
+    assert "must be at most 100" in one_wrong(f"{head}{line},120\n")
 
 
 def test_settings_of_the_framework_are_taken() -> None:
