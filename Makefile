@@ -29,6 +29,10 @@ WARM_UP_EXPERTS = maps=$$(mktemp -d) && $(BIN)/meshwright experts place --ranks 
 	--loads examples/routing/decode.json --expert-bytes 44e6 --steps 10000 && \
 	echo '[[90, 40, 21, 20, 12, 11, 10, 9]]' >$$maps/few.json && for ranks in 4 6; do $(BIN)/meshwright experts place \
 	--loads $$maps/few.json --ranks $$ranks --nodes 2 --slots 12 --router 2; done; done=$$?; rm -r $$maps; exit $$done
+# Loops that no command above comes to; should one of these tests fail, the run of all of them says so.
+WARM_UP_TESTS = $(BIN)/python -m pytest -k "by_transitions or hundreds or gains_by_mixing or loads_after" \
+	tests/app/cli/test_experts.py tests/solver/experts/test_moves_of_slots.py tests/solver/test_kind_mixes.py \
+	tests/solver/test_period_bound.py
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test serve manual fetch-tools lint format benchmarks benchmark-placement benchmark-experts benchmark-replanning benchmark-replanning-service \
@@ -97,7 +101,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 $(INSTALLED_DEV): requirements-dev.lock $(INSTALLED)
 	@echo "installing what the tests need ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.lock
-	@{ $(WARM_UP_EXPERTS); } >/dev/null
+	@{ $(WARM_UP_TESTS) || :; } >/dev/null 2>&1 & ( $(WARM_UP_EXPERTS) ) >/dev/null && wait
 	@touch $@
 
 # The browser tests use a Chromium that is there, or skip and say so; nothing else depends on it.

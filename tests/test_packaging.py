@@ -144,7 +144,18 @@ def test_the_archives_install_and_run_outside_of_the_checkout(tmp_path: Path) ->
     site = next((home / "lib").glob("python*/site-packages"))
     (site / "shared.pth").write_text("\n".join(path for path in sys.path if "site-packages" in path))
     (wheel,) = (tmp_path / "dist").glob("*.whl")
-    install = ["-m", "pip", "--python", str(home), "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
+    install = [
+        "-m",
+        "pip",
+        "--python",
+        str(home),
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--no-compile",
+        str(wheel),
+    ]
     subprocess.run([sys.executable, *install], check=True, capture_output=True)
 
     def meshwright(*arguments: str) -> str:

@@ -136,7 +136,11 @@ _PAGES: Final[Mapping[str, Mapping[Right, str]]] = {
     "routes": {OPEN: "static_file", READ: "home"},
     "run_pages": {READ: "run_list", COMPUTE: "offer_calibration", PLAN: "accept_calibration"},
     "sensitivity_pages": {READ: "ask", COMPUTE: "answer"},
-    "serving_plan_pages": {READ: "new_serving_plan", PLAN: "ask_for_serving_plan"},
+    "serving_plan_pages": {
+        READ: "new_serving_plan",
+        COMPUTE: "look_ahead_at_serving",
+        PLAN: "ask_for_serving_plan",
+    },
     "sign_in_pages": {OPEN: "sign_in sign_in_by_key sign_in_by_provider provider_answer sign_out"},
     "webhook_pages": {READ: "connections deliveries", ADMIN: "change_connections send_again"},
     "what_if_pages": {READ: "ask", COMPUTE: "answer"},
