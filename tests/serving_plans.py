@@ -8,7 +8,7 @@ from typing import Any
 
 from cluster_models.model.experts import Experts
 from cluster_models.serving.engines import serving_engine
-from cluster_models.serving.figures import Interval, LimitedLatencies, StepShares
+from cluster_models.serving.figures import Interval, LimitedLatencies, Percentiles, Replay, StepShares
 from cluster_models.serving.goal import ServedModel, ServingGoal
 from cluster_models.serving.plan import (
     FrontPoint,
@@ -31,6 +31,7 @@ from cluster_models.serving.refusal import (
 )
 from cluster_models.serving.replicas import CacheTransfer, GpuPlace, Phase, Replica, ReplicaGroup, ReplicaMemory
 from cluster_models.serving.requests import Lengths, RequestClass
+from cluster_models.serving.traces import Trace
 from cluster_models.serving.workload import Pool, ServingConfiguration, ServingWorkload, WeightFormat, Worker
 from cluster_models.training.plan import StopReason
 from cluster_models.units import GBYTE, GIB
@@ -175,6 +176,17 @@ def two_replicas(engine: str = "vllm-0.16", **workload: Any) -> ServingPlan:
         group(replica(1, worker, [("a", (2, 3))], share=0.5), share=0.5),
     ]
     return planned(groups, [served(engine, **workload)])
+
+
+def replayed_plan() -> ServingPlan:
+    """Two replicas for a trace of three requests, whose simulation misses the limit on the first token."""
+    limits = {"time_to_first_token_s": 0.5, "limit_percentile": 0.9}
+    trace = Trace((0.0, 0.1, 2.5), (8, 16, 32), (4, 2, 1))
+    given = replace(served(), workload=ServingWorkload.traced(trace, weights=WeightFormat.FP8, **limits))
+    slow, fast = Percentiles(0.25, 1.0, 2.0), Percentiles(0.125, 0.25, 0.5)
+    replay = Replay(3, slow, fast, fast, fast, LimitedLatencies(1.0, 0.25, 2.0))
+    plan = two_replicas()
+    return replace(plan, models=(given,), figures=tuple(replace(each, replay=replay) for each in plan.figures))
 
 
 def over_nodes(

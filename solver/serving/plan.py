@@ -137,10 +137,14 @@ def _plan(
 
 
 def _replay(served: ServedModel, settled: Settled) -> Replay | None:
-    """The trace of a model, if it has one, on its groups."""
-    rates = settled.at.requests_per_s
-    pairs = zip(settled.groups, settled.zones, rates.tolist(), strict=True)
-    return replayed([case_of(served, *each) for each in pairs], (rates / rates.sum()).tolist())
+    """The trace of a model, if it has one, at its own rate on the model's groups."""
+    trace = served.workload.trace
+    if trace is None:
+        return None
+    shares = (settled.at.requests_per_s / settled.at.requests_per_s.sum()).tolist()
+    parts = zip(settled.groups, settled.zones, shares, strict=True)
+    cases = [case_of(served, placed, zone, share * trace.requests_per_s) for placed, zone, share in parts]
+    return replayed(cases, shares)
 
 
 def _certificate(found: Found, options: SearchOptions) -> ServingCertificate:

@@ -141,6 +141,7 @@ def _run(
 ) -> tuple[FloatArray, FloatArray]:
     """Times of first tokens and of ends in one worker."""
     first, end = np.zeros_like(arrivals), np.zeros_like(arrivals)
+    late = np.zeros_like(arrivals)  # on its way through the other stages, while the first takes the next prompts
     waiting: deque[list[float]] = deque()  # request, tokens that are cached, tokens of its prompt
     batch = _Batch(worker, [])
     clock, sent = 0.0, 0
@@ -160,7 +161,9 @@ def _run(
         steps = 1.0
         if prompts:
             share = worker.interference if batch.running else 1.0
-            clock += decode + share * worker.tables.prefill(prompts) / worker.pipeline
+            prefill = share * worker.tables.prefill(prompts)
+            clock += decode + prefill / worker.pipeline
+            late[started] = prefill * (1.0 - 1.0 / worker.pipeline)
         else:
             ahead = arrivals[sent] - clock if sent < len(arrivals) else None
             steps = _quiet_steps(batch.running[0][0] - batch.steps, decode, ahead)
@@ -172,27 +175,29 @@ def _run(
             first[request] = end[request] = clock
             if outputs[request] > 1.0:
                 batch.join(request, inputs[request], outputs[request])
-    return first, end
+    return first + late, end + late
 
 
 def _admitted(
     worker: _Worker, waiting: deque[list[float]], running: int
 ) -> tuple[list[tuple[float, float]], list[int]]:
     """How far the next step takes each prompt, and the requests whose prompts it completes."""
-    budget, room = worker.chunk_tokens, worker.most - running
+    budget, room = worker.chunk_tokens * worker.tables.ranks, worker.most - running
     prompts: list[tuple[float, float]] = []
     started: list[int] = []
+    taken_up: list[list[float]] = []
     while waiting and room > 0 and budget > 0:
-        _, done, whole = waiting[0]
-        tokens = min(whole - done, budget)
+        request, done, whole = waiting.popleft()
+        tokens = min(whole - done, budget, worker.chunk_tokens)
         budget -= tokens
         if tokens > 0:
             prompts.append((done, done + tokens))
         if done + tokens < whole:
-            waiting[0][1] += tokens
-            break
-        started.append(int(waiting.popleft()[0]))
-        room -= 1
+            taken_up.append([request, done + tokens, whole])
+        else:
+            started.append(int(request))
+            room -= 1
+    waiting.extendleft(reversed(taken_up))
     return prompts, started
 
 

@@ -24,7 +24,8 @@ PROMPTS: Final = 48
 class StepTables:
     """Decode seconds by batch at an empty context, their growth by token of context, and prefill by tokens.
 
-    ``prefill_s`` is a step of so many tokens without attention, ``attention_s`` that of one prompt of as many.
+    ``prefill_s`` (2, n) is a step of so many tokens of a rank without attention, where one rank prefills and where
+    all ``ranks`` do, ``attention_s`` that of one prompt of as many.
     """
 
     batches: FloatArray
@@ -33,6 +34,7 @@ class StepTables:
     tokens: FloatArray
     prefill_s: FloatArray
     attention_s: FloatArray
+    ranks: float
 
     def decode(self, batch: float, context: float) -> float:
         """Seconds of a decode step of ``batch`` sequences of ``context`` tokens on average."""
@@ -41,11 +43,14 @@ class StepTables:
         )
 
     def prefill(self, prompts: Sequence[tuple[float, float]]) -> float:
-        """Seconds of a step that takes prompts on, each from so many tokens to so many."""
+        """Seconds of a step that takes prompts on, each from so many tokens to so many, side by side on ranks."""
         ends = np.array(prompts)
-        body = float(np.interp((ends[:, 1] - ends[:, 0]).sum(), self.tokens, self.prefill_s))
-        attention = np.interp(ends, self.tokens, self.attention_s, left=0.0)
-        return body + float((attention[:, 1] - attention[:, 0]).sum())
+        tokens = ends[:, 1] - ends[:, 0]
+        rank = max(float(tokens.max()), float(tokens.sum()) / self.ranks)
+        one, every = (float(np.interp(rank, self.tokens, each)) for each in self.prefill_s)
+        busy = (min(len(prompts), self.ranks) - 1.0) / max(self.ranks - 1.0, 1.0)
+        attention = np.interp(ends, self.tokens, self.attention_s, left=0.0) @ (-1.0, 1.0)
+        return one + busy * (every - one) + max(float(attention.max()), float(attention.sum()) / self.ranks)
 
 
 def step_tables(arrays: Arrays, rates: Rates, *, context: float, longest: float) -> StepTables:
@@ -65,15 +70,17 @@ def step_tables(arrays: Arrays, rates: Rates, *, context: float, longest: float)
     )
     largest = max(longest, float(traffic.chunk_tokens[0]), 2.0)
     tokens = np.geomspace(1.0, largest, PROMPTS)
-    ones = np.ones(PROMPTS)
-    prefill = prefill_step(_repeated(arrays.prefill, PROMPTS), _repeated(rates, PROMPTS), tokens, ones, ones, ones)
+    ones, ranks = np.ones(PROMPTS), float(arrays.prefill.attention_data[0])
+    loads, here = _repeated(arrays.prefill, PROMPTS), _repeated(rates, PROMPTS)
+    one, every = (prefill_step(loads, here, tokens, busy * ones, ones, ones) for busy in (1.0, ranks))
     return StepTables(
         batches,
         1.5 * low - 0.5 * high,
         (high - low) / context,
         tokens,
-        prefill.total_s - prefill.attention_s,
-        prefill.attention_s,
+        np.stack([each.total_s - each.attention_s for each in (one, every)]),
+        one.attention_s,
+        ranks,
     )
 
 

@@ -11,14 +11,14 @@ from app.documents.reading import read_document
 from app.documents.serving import GOAL_FIELDS, ServingWorkloadDocument
 from app.documents.serving_plan import NoServingPlanDocument, ServingPlanDocument, serving_document
 from app.presentation.serving_plan import serving_report
-from cluster_models.serving.figures import LimitedLatencies, Percentiles, Replay
+from cluster_models.serving.figures import LimitedLatencies
 from cluster_models.serving.goal import ServingGoal, ServingMode, ServingObjective
 from cluster_models.serving.plan import ServingPlan
-from cluster_models.serving.traces import Trace
-from cluster_models.serving.workload import ServingWorkload, Speculation, WeightFormat, Worker
+from cluster_models.serving.workload import Speculation, Worker
 from tests.serving_plans import (
     nothing_serves,
     over_nodes,
+    replayed_plan,
     served,
     split_phases,
     two_models,
@@ -86,19 +86,19 @@ def test_classes_come_back_from_their_document() -> None:
 
 def test_a_trace_and_its_replay_come_back_from_their_document() -> None:
     """The trace as text in our columns, without the rate that it has."""
-    trace = Trace((0.0, 0.1, 2.5), (8, 16, 32), (4, 2, 1))
-    given = replace(served(), workload=ServingWorkload.traced(trace, weights=WeightFormat.FP8))
+    plan = replayed_plan()
+    given = plan.models[0]
     document = ServingWorkloadDocument.from_served(given)
     assert (document.trace or "").splitlines()[:2] == ["arrival_s,input_tokens,output_tokens", "0.0,8,4"]
     assert document.requests_per_s is None
-    found = Percentiles(0.25, 0.5, 1.0)
-    replay = Replay(3, found, found, found, found, LimitedLatencies(0.25, 0.125, 1.0))
-    plan = two_replicas()
-    plan = replace(plan, models=(given,), figures=tuple(replace(each, replay=replay) for each in plan.figures))
     text = serving_document(plan).model_dump_json()
     assert read_document(ServingPlanDocument, json.loads(text), what="plan").to_plan() == plan
-    (row, _) = serving_report(plan).replays
-    assert (row.simulated, row.misses) == (("250.0 ms", "500.0 ms", "1.000 s"), "")
+    first, token = serving_report(plan).replays
+    assert (first.simulated, first.misses) == (
+        ("250.0 ms", "1.000 s", "2.000 s"),
+        "its 90th percentile of 1.000 s misses the limit",
+    )
+    assert token.misses == ""
 
 
 @pytest.mark.parametrize("kind", [ServingPlanDocument, NoServingPlanDocument])

@@ -28,7 +28,7 @@ from cluster_models.errors import InvalidInput
 from cluster_models.serving.goal import ServingGoal, ServingMode, ServingObjective
 from cluster_models.serving.workload import CacheFormat, Speculation, WeightFormat
 from tests.app.api_client import API, cluster_body, ended, running
-from tests.serving_plans import nothing_serves, served, split_phases, two_replicas
+from tests.serving_plans import nothing_serves, replayed_plan, served, split_phases, two_replicas
 
 HEADERS = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
 TYPED = {
@@ -232,3 +232,14 @@ def test_two_replicas_are_shown_with_their_launch_file(tmp_path: Path) -> None:
         ]
         ended(client, API + address)
         assert "2 replicas of tp2 for prefill and decode, 2 GPUs each on a" in client.get(address).text
+
+
+def test_a_replay_stands_beside_the_closed_form(tmp_path: Path) -> None:
+    """With the limit that the simulation misses."""
+    with _client(tmp_path, replayed_plan()) as client:
+        sent = client.post("/plans/new/serving", data=_form(), headers=HEADERS, follow_redirects=False)
+        ended(client, API + sent.headers["Location"])
+        page = client.get(sent.headers["Location"]).text
+    assert "The trace, step by step" in page
+    assert "250.0 ms, 1.000 s, 2.000 s" in page
+    assert "its 90th percentile of 1.000 s misses the limit" in page

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cluster_models.serving.traces import Trace
-from cluster_models.serving.workload import Pool, ServingWorkload, WeightFormat, Worker
+from cluster_models.serving.workload import Pool, ServingConfiguration, ServingWorkload, WeightFormat, Worker
 from solver.serving.cases import Arrays, ServingCase, arrays_of
 from solver.serving.mixes import Kinds
 from solver.serving.percentiles import first_token_at, latencies_at, token_at
@@ -68,6 +68,27 @@ def test_split_pools_agree_with_the_trace() -> None:
     trace, closed, _ = _both(_case(4.0, 2048, 256, prefill=Pool(Worker(tensor=4))))
     assert closed.first_token_s[0] == pytest.approx(trace.first_token_s.mean(), rel=0.1)
     assert closed.token_s[0] == pytest.approx(trace.token_s.mean(), rel=0.06)
+
+
+@pytest.mark.parametrize("worker", [Worker(pipeline=4), Worker(tensor=2, pipeline=2)])
+def test_pipelines_agree_with_the_trace(worker: Worker) -> None:
+    """A prompt passes all stages, while the first one takes the next."""
+    serving = replace(_case(2.0, 2048, 256), configuration=ServingConfiguration(Pool(worker)))
+    trace, closed, _ = _both(serving, requests=1500)
+    assert closed.first_token_s[0] == pytest.approx(trace.first_token_s.mean(), rel=0.06)
+    assert closed.token_s[0] == pytest.approx(trace.token_s.mean(), rel=0.06)
+
+
+def test_attention_ranks_prefill_side_by_side() -> None:
+    """Eight prompts on eight ranks wait for their experts alone, on one rank for all else as well."""
+    load = ServingWorkload(4096, 2, requests_per_s=1.0, weights=WeightFormat.FP8)
+    times = []
+    for worker in (Worker(attention_data=8, expert=8), Worker(tensor=8)):
+        serving = case("deepseek-v3", gpu="H200", worker=worker, workload=load)
+        one, eight = (predict_trace(serving, Trace(*((each,) * n for each in (0.0, 4096, 2)))) for n in (1, 8))
+        times.append(eight.first_token_s.max() / one.first_token_s[0])
+    assert times[0] < 4
+    assert times[1] > 6
 
 
 def test_a_lone_request_takes_its_prefill_and_its_steps() -> None:
