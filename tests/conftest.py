@@ -28,6 +28,8 @@ settings.load_profile("explore" if os.environ.get("MESHWRIGHT_TEST_EXPLORE") els
 # Modules and thousands of tests stay until the end: looking through them for garbage again and again took a fifth
 # of the processor time.
 gc.set_threshold(100_000, 20, 20)
+# Every process that tests start would compile half a thousand modules anew: a second of processor time each.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_collection_finish() -> None:

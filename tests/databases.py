@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
-from sqlalchemy import Engine, make_url, text
+from sqlalchemy import Engine, create_engine, make_url, text
 
 from app.db import migrate
 from app.db.engine import make_engine, make_session_factory
@@ -62,7 +62,7 @@ class PostgresServer:
     def __init__(self, url: str, pid: int) -> None:
         self._pid = pid
         self._address = make_url(url)
-        self._admin: Engine = make_engine(url).execution_options(isolation_level="AUTOCOMMIT")
+        self._admin: Engine = create_engine(url, isolation_level="AUTOCOMMIT")
         for setting in ("fsync", "synchronous_commit", "full_page_writes", "autovacuum"):
             self._run(f"ALTER SYSTEM SET {setting} = off")
         self._run("SELECT pg_reload_conf()")

@@ -13,7 +13,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.orm import Session, sessionmaker
 
-from app.db.postgres import make_postgres_engine
+from app.db.postgres import READ_ONLY, make_postgres_engine
 from app.db.tenancy import for_tenant
 from app.settings import DEFAULT_TENANT
 
@@ -51,7 +51,7 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 
 def _begin(connection: Connection) -> None:
     """Take the write lock at once: a reader that upgrades later fails without waiting for busy_timeout."""
-    read_only = connection.get_execution_options().get("read_only", False)
+    read_only = connection.get_execution_options().get(READ_ONLY, False)
     connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
 
@@ -62,7 +62,7 @@ def make_session_factory(engine: Engine, *, tenant: str | None = DEFAULT_TENANT)
 
 def make_read_session_factory(engine: Engine, *, tenant: str | None = DEFAULT_TENANT) -> SessionFactory:
     """Sessions that only read, and so never wait for a writer."""
-    return make_session_factory(engine.execution_options(read_only=True), tenant=tenant)
+    return make_session_factory(engine.execution_options(**{READ_ONLY: True}), tenant=tenant)
 
 
 @contextmanager

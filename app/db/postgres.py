@@ -13,6 +13,8 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event
+from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 SILENCE_S: Final = 40.0
 """Longer than any statement may take: a connection without a byte for so long is given up."""
@@ -25,6 +27,11 @@ LINK_TIMEOUTS: Final = {
     "tcp_user_timeout": "25000",
 }
 """A server that does not take a connection, or whose machine is gone (libpq; the last one in milliseconds)."""
+READ_ONLY: Final = "read_only"
+"""Execution option of an engine whose sessions only read."""
+PING_AFTER_S: Final = 1.0
+"""A connection that was used more recently is taken to be alive."""
+_RETURNED_AT: Final = "returned_at"
 _SERVER_TIMEOUTS: Final = {"options": "-c statement_timeout=30000"}
 _MIGRATION_LOCK: Final = 0x6D657368
 
@@ -71,8 +78,11 @@ def make_postgres_engine(url: URL) -> Engine:
     """An engine whose connections and statements all end."""
     limited = with_link_timeouts(url)
     limited = limited.set(query=_SERVER_TIMEOUTS | dict(limited.query))
-    engine = create_engine(limited, pool_pre_ping=True, pool_timeout=POOL_TIMEOUT_S)
+    engine = create_engine(limited, pool_timeout=POOL_TIMEOUT_S)
     event.listen(engine, "do_connect", _connect)
+    event.listen(engine, "checkin", _note_return)
+    event.listen(engine, "checkout", _ping_if_idle)
+    event.listen(engine, "begin", _begin)
     return engine
 
 
@@ -86,4 +96,28 @@ def prepare_migration(connection: Connection) -> None:
 
 
 def _connect(_dialect: Dialect, _record: object, cargs: tuple[Any, ...], cparams: dict[str, Any]) -> Watched:
-    return Watched.connect(*cargs, **cparams)
+    return Watched.connect(*cargs, autocommit=True, **cparams)
+
+
+def _begin(connection: Connection) -> None:
+    """Begin a transaction where something may be written.
+
+    What is only read needs none: each statement sees what is committed by then, in a transaction as well, and the
+    beginning and the end of one would be two more ways to the server and back.
+    """
+    if not connection.get_execution_options().get(READ_ONLY, False):
+        connection.exec_driver_sql("BEGIN")
+
+
+def _note_return(_connection: object, record: ConnectionPoolEntry) -> None:
+    record.info[_RETURNED_AT] = time.monotonic()
+
+
+def _ping_if_idle(connection: Watched, record: ConnectionPoolEntry, _proxy: object) -> None:
+    """Let the pool connect anew where a connection that lay idle has died meanwhile."""
+    if time.monotonic() - record.info.get(_RETURNED_AT, math.inf) < PING_AFTER_S:
+        return
+    try:
+        connection.execute("")
+    except psycopg.Error as error:
+        raise InvalidatePoolError from error

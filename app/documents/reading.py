@@ -81,7 +81,7 @@ Prose = Annotated[str, Field(max_length=10_000), AfterValidator(lambda text: _pl
 class Document(BaseModel):
     """Base of everything users write: unknown fields are errors, values never change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -14,7 +14,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, Generic, Self, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from app.documents.reading import Document
 
@@ -48,6 +48,8 @@ class Given:
 
 class ValueAnswer(BaseModel, Generic[Value]):
     """An answer about a ``Value``; fields that are answers or documents of values are nested values."""
+
+    model_config = ConfigDict(defer_build=True)  # half a second of the start of every process otherwise
 
     @classmethod
     def from_value(cls, value: Value, **given: Any) -> Self:

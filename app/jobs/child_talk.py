@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import IO, Any
 
+from app.priorities import SOLVES, step_back
 from cluster_models.errors import InvalidInput, MeshwrightError
 
 
@@ -19,6 +20,7 @@ def answer_one(work: Callable[[dict[str, Any], IO[str]], dict[str, Any]]) -> Non
 
     We die with the process that started us: the request's pipe stays open until then, and its end ends us.
     """
+    step_back(SOLVES)
     out = _own_output()
     line = sys.stdin.buffer.readline()
     threading.Thread(target=_die_with_parent, daemon=True).start()

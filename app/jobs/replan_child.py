@@ -6,11 +6,11 @@ of any one node.
 
 from __future__ import annotations
 
-import os
 from dataclasses import fields
 from typing import IO, Any, Final
 
 from app.jobs.child_talk import answer_one, failed, say
+from app.priorities import PREPARATIONS, step_back
 from app.replan_request import ReplanRequest
 from app.serialization import jsonable
 from solver.replanning.check_shared import check_shared
@@ -19,8 +19,6 @@ from solver.replanning.joint_decision import decide_together
 from solver.replanning.prepared import prepare
 from solver.replanning.problem import ReplanProblem
 
-LAST_IN_LINE: Final = 15
-"""Niceness of preparing: decisions and solves come first."""
 _FIELDS: Final = tuple(field.name for field in fields(ReplanRequest))
 
 
@@ -46,7 +44,7 @@ def work(message: dict[str, Any], out: IO[str]) -> dict[str, Any]:
 
 
 def _prepare(problem: ReplanProblem, wanted: list[str], out: IO[str]) -> dict[str, Any]:
-    os.nice(LAST_IN_LINE)
+    step_back(PREPARATIONS)
     jobs = {job.id: job for job in problem.jobs}
     for job_id in wanted:
         made = jsonable(prepare(problem, jobs[job_id]))

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 import anyio
 from anyio import from_thread, to_process
 
+from app.priorities import SOLVES, step_back
 from app.services.errors import NotReady
 from cluster_models.errors import InvalidInput
 
@@ -50,13 +51,14 @@ async def _run(function: Callable[..., Result], arguments: tuple[object, ...], l
 
 
 def _answer(function: Callable[..., Result], arguments: tuple[object, ...]) -> Result:
-    _end_with_parent()
+    _begin_once()
     return function(*arguments)
 
 
 @cache
-def _end_with_parent() -> None:
-    """End this process when the one that started it has gone: nobody would read the answer."""
+def _begin_once() -> None:
+    """Step back behind the web process, and end when that has gone: nobody would read the answer."""
+    step_back(SOLVES)
     threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
 
 

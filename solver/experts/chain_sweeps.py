@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from solver.candidates import FloatArray, IntArray
 from solver.experts import compiled_chain_search as kernels
@@ -168,7 +168,7 @@ def best_exchange(masses: FloatArray, chain: Chain) -> tuple[float, IntArray]:
         return float((masses * worth).sum()), np.arange(layout.ranks)
     inside = inside_worth(worth, layout)
     if not inside:
-        here, there = linear_sum_assignment(-masses)
+        here, there = scipy.optimize.linear_sum_assignment(-masses)
         return float(masses[here, there].sum()), _renaming(here, there)
     width, nodes = layout.ranks_per_node, layout.nodes
     blocks = masses.reshape(nodes, width, nodes, width).transpose(0, 2, 1, 3)
@@ -176,10 +176,10 @@ def best_exchange(masses: FloatArray, chain: Chain) -> tuple[float, IntArray]:
     pairs = {}
     for m in range(nodes):
         for n in range(nodes):
-            pairs[m, n] = linear_sum_assignment(-blocks[m, n])
+            pairs[m, n] = scipy.optimize.linear_sum_assignment(-blocks[m, n])
             best[m, n] += (1 - inside) * blocks[m, n][pairs[m, n]].sum()
     order = np.zeros(layout.ranks, dtype=np.int64)
-    here, there = linear_sum_assignment(-best)
+    here, there = scipy.optimize.linear_sum_assignment(-best)
     for m, n in zip(here.tolist(), there.tolist(), strict=True):
         order[n * width : (n + 1) * width] = m * width + _renaming(*pairs[m, n])
     return float(best[here, there].sum()), order
@@ -204,7 +204,7 @@ def _assigned(saved: FloatArray, size: int) -> IntArray:
     if len(saved) > SWEPT:
         order = np.argsort(-saved, axis=None, kind="stable")
         return dealt(order, *saved.shape)
-    _, slots = linear_sum_assignment(-np.repeat(saved, size, axis=1))
+    _, slots = scipy.optimize.linear_sum_assignment(-np.repeat(saved, size, axis=1))
     return np.asarray(slots // size)
 
 

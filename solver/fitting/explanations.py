@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 import numpy as np
-from scipy.special import stdtrit as student_quantile
+import scipy
 
 from solver.candidates import FloatArray
 from solver.fitting.posterior import Believed, Posterior, Priced, Prior, Rows, most_probable
@@ -140,7 +140,7 @@ def is_better(trial: Trial[Belief], other: Trial[Belief], confidence: float = SU
     """Whether its losses are smaller than those of the ``other`` in the mean, by a paired t-test."""
     gains = _gains(trial, other)
     error = gains.std(ddof=1) / math.sqrt(len(gains))
-    return bool(gains.mean() > student_quantile(len(gains) - 1, confidence) * error)
+    return bool(gains.mean() > scipy.special.stdtrit(len(gains) - 1, confidence) * error)
 
 
 def _is_mostly_better(trial: Trial[Belief], other: Trial[Belief]) -> bool:

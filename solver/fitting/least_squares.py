@@ -15,8 +15,8 @@ from functools import partial
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
 from cluster_models.calibration.fitted import FittedParameters, FittedValue
 from cluster_models.calibration.training_run import TrainingRun
@@ -153,7 +153,7 @@ def solve(
     def jacobian(free: FloatArray) -> FloatArray:
         return np.vstack([derivatives.at(free) / scale, np.eye(len(unknowns)) / spread])
 
-    found = least_squares(
+    found = scipy.optimize.least_squares(
         stacked,
         first,
         jac=jacobian,

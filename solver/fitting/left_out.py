@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 from solver.candidates import FloatArray
 from solver.costs.calibration import PARAMETERS, Owner, default_values
@@ -127,14 +127,14 @@ class _State:
     def step(self, removed: Rows) -> FloatArray:
         """(u,) from the optimum to that without the runs ``removed``."""
         own = self.columns[removed]
-        normal = cho_factor(self.normal - (own.T * self.weights[removed]) @ own)
+        normal = scipy.linalg.cho_factor(self.normal - (own.T * self.weights[removed]) @ own)
         step, last = np.zeros(len(self.from_prior)), np.inf
         for _ in range(MOST_STEPS):
             moved = self.residuals + self.columns @ step
             pulls = influence(self.problem, moved) * moved
             pulls[removed] = 0.0
             priors = (self.from_prior + step) / self.problem.options.prior_spread**2
-            further = cho_solve(normal, self.columns.T @ pulls + priors)
+            further = scipy.linalg.cho_solve(normal, self.columns.T @ pulls + priors)
             size = float(np.abs(further).max())
             if not size < last:
                 break

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy.optimize import least_squares
+import scipy
 
 from solver.candidates import FloatArray
 from solver.fitting.unknowns import Unknown
@@ -68,7 +68,7 @@ def minimise(
         robust = np.sign(scaled) * np.sqrt(2.0 * data.weight * (np.sqrt(1.0 + scaled**2) - 1.0))
         return np.concatenate([robust, (point - prior) / prior_spread])
 
-    point = np.asarray(least_squares(stacked, prior, max_nfev=most_evaluations).x, dtype=np.float64)
+    point = np.asarray(scipy.optimize.least_squares(stacked, prior, max_nfev=most_evaluations).x, dtype=np.float64)
     here = data.residuals(point)
     steps = STEP * np.eye(len(prior))
     columns = np.stack([(data.residuals(point + step) - here) / STEP for step in steps], axis=1)

@@ -14,8 +14,7 @@ from math import comb
 from typing import Final
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
+import scipy
 
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.placement.bad_nodes import bad_nodes_bound_s
@@ -126,8 +125,8 @@ def _joined(pairs: IntArray, slots: IntArray) -> bool:
 
 def _joined_by(pairs: IntArray, slots: int) -> IntArray:
     """(slots,) the number, from 0, of the group of each slot: those that pairs (u, 2) join one after the other."""
-    graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(slots, slots))
-    return connected_components(graph, directed=False)[1].astype(np.int64)
+    graph = scipy.sparse.coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(slots, slots))
+    return scipy.sparse.csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
 
 
 def _linked(problem: PlacementProblem, replica: int, stage: int) -> bool:
@@ -159,13 +158,13 @@ def _crossing_rings(problem: PlacementProblem, crossing: BoolArray) -> FloatArra
 def _partitions(hop_s: FloatArray) -> list[IntArray]:
     """Parts of the cluster when its slowest unavoidable links are cut, one to ``MOST_CUTS`` of them."""
     cost = np.minimum(hop_s, hop_s.T)
-    tree = minimum_spanning_tree(cost).tocoo()
+    tree = scipy.sparse.csgraph.minimum_spanning_tree(cost).tocoo()
     order = np.argsort(tree.data)
     result = []
     for cuts in range(1, min(MOST_CUTS, len(order)) + 1):
         kept = order[: len(order) - cuts]
-        graph = coo_array((tree.data[kept], (tree.row[kept], tree.col[kept])), shape=tree.shape)
-        result.append(connected_components(graph, directed=False)[1].astype(np.int64))
+        graph = scipy.sparse.coo_array((tree.data[kept], (tree.row[kept], tree.col[kept])), shape=tree.shape)
+        result.append(scipy.sparse.csgraph.connected_components(graph, directed=False)[1].astype(np.int64))
     return result
 
 

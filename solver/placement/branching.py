@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
-from scipy.sparse.csgraph import shortest_path
+import scipy
 
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.compiled_rings import ring_through
@@ -232,7 +232,7 @@ def on_one_ring(allowed: BoolArray, length: int) -> BoolArray:
     away = ~np.eye(len(allowed), dtype=bool)
     if allowed[away].all():
         return np.ones_like(allowed)
-    hops = shortest_path((allowed & away).astype(float), unweighted=True)
+    hops = scipy.sparse.csgraph.shortest_path((allowed & away).astype(float), unweighted=True)
     return np.asarray(hops + hops.T <= length, dtype=np.bool_)
 
 

@@ -13,8 +13,7 @@ from functools import cache
 from typing import Final
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+import scipy
 
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.placement.least_inputs import between_slots, fastest_between
@@ -182,6 +181,6 @@ def ring_nodes(allowed: BoolArray, length: int) -> BoolArray:
             break
         kept &= ~dropped
     rows, columns = np.nonzero(allowed & kept[None, :] & kept[:, None])
-    graph = coo_array((np.ones(len(rows)), (rows, columns)), shape=allowed.shape)
-    part = connected_components(graph, directed=False)[1]
+    graph = scipy.sparse.coo_array((np.ones(len(rows)), (rows, columns)), shape=allowed.shape)
+    part = scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
     return np.asarray(kept & (np.bincount(part, weights=kept)[part] >= length))

@@ -25,7 +25,7 @@ from typing import Final
 
 import networkx as nx
 import numpy as np
-from scipy.sparse.csgraph import minimum_spanning_tree
+import scipy
 
 from solver.candidates import FloatArray, IntArray
 from solver.ilp import LinearModel, ModelBuilder, Terms
@@ -285,7 +285,7 @@ def _need_slow_hops(model: PlacementModel) -> None:
     if not forest or nodes < 2:
         return
     cost = np.minimum(arrays.hop_s, arrays.hop_s.T)
-    tree = np.sort(minimum_spanning_tree(cost).data)[: len(forest)]
+    tree = np.sort(scipy.sparse.csgraph.minimum_spanning_tree(cost).data)[: len(forest)]
     thresholds = np.unique(tree)[::-1]
     for threshold in thresholds[thresholds > tree[0] * (1 + SLOW_HOP_STEP)][:SLOW_HOP_ROWS]:
         slow = cost >= threshold * (1 - 1e-12)

@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
-from scipy.sparse import csr_array
+import scipy
 
 from solver.answer.assemble import place_ranks
 from solver.costs.training_state import NOBODY, PlanState, states_of
@@ -120,8 +119,8 @@ def _shared(
     """(K, K) bytes that slots want, ``wanted`` (slot, column, bytes), and hosts have, ``held`` (host, column)."""
     slot, column, size = wanted
     host, owned = np.divmod(np.unique(held[0] * shape[1] + held[1]), shape[1])
-    wants = csr_array((size, (slot, column)), shape=shape)
-    has = csr_array((np.ones(len(host)), (host, owned)), shape=shape)
+    wants = scipy.sparse.csr_array((size, (slot, column)), shape=shape)
+    has = scipy.sparse.csr_array((np.ones(len(host)), (host, owned)), shape=shape)
     return np.asarray((wants @ has.T).toarray(), dtype=np.float64)
 
 
@@ -156,9 +155,9 @@ def _orders(
         yield from ((order, True) for order in turned[:_TURNS])
         if is_judged:
             whole = cost[groups[:, None, :], groups[None, :, :]].sum(axis=2)
-            yield _with_groups(groups, groups[linear_sum_assignment(whole)[1]]), False
+            yield _with_groups(groups, groups[scipy.optimize.linear_sum_assignment(whole)[1]]), False
     if is_judged and any_order:
-        yield linear_sum_assignment(cost)[1], False
+        yield scipy.optimize.linear_sum_assignment(cost)[1], False
 
 
 def _with_groups(groups: IntArray, taken: IntArray) -> IntArray:
@@ -175,7 +174,7 @@ def _exchanged(cost: FloatArray, order: IntArray, alike: Sequence[Sequence[IntAr
         slots = [np.flatnonzero(np.isin(order, members)) for members in classes]
         ways = [[_matched(cost, own, members) for members in classes] for own in slots]
         total = np.array([[way[0] for way in row] for row in ways])
-        for own, taken in zip(*linear_sum_assignment(total), strict=True):
+        for own, taken in zip(*scipy.optimize.linear_sum_assignment(total), strict=True):
             found[slots[own]] = ways[own][taken][1]
     return found
 
@@ -183,7 +182,7 @@ def _exchanged(cost: FloatArray, order: IntArray, alike: Sequence[Sequence[IntAr
 def _matched(cost: FloatArray, slots: IntArray, hosts: IntArray) -> tuple[float, IntArray]:
     """The least cost of ``hosts`` on ``slots``, and the host of each."""
     part = cost[np.ix_(slots, hosts)]
-    rows, columns = linear_sum_assignment(part)
+    rows, columns = scipy.optimize.linear_sum_assignment(part)
     return float(part[rows, columns].sum()), hosts[columns]
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from cluster_models.training.plan import Configuration, Degrees, RankOrder
 from solver.candidates import BoolArray, FloatArray, IntArray
@@ -109,7 +109,7 @@ def placed_by_parts(placement: PlacementProblem, worth: FloatArray, *, allowed: 
     arrays = placement.arrays
     eligible = arrays.rules.eligible
     cost = np.where(eligible, -worth, FORBIDDEN)
-    assignment = linear_sum_assignment(cost)[1].astype(np.int64)
+    assignment = scipy.optimize.linear_sum_assignment(cost)[1].astype(np.int64)
     if not eligible[np.arange(len(assignment)), assignment].all():
         return None
     kept = np.floor(worth / SAME_PART)

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from solver.candidates import FloatArray, IntArray
 from solver.compiled import step_seconds, violations
@@ -211,7 +211,7 @@ def _matched(
             seconds.append(float(step_s) + float(mean_s))
         cost[row] = np.array(seconds)[group_of]
         cost[row] += np.where(arrays.rules.eligible[slot, units], 0.0, BEYOND_ALL)
-    return [units[column] for column in linear_sum_assignment(cost)[1]]
+    return [units[column] for column in scipy.optimize.linear_sum_assignment(cost)[1]]
 
 
 def _improved(

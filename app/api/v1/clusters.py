@@ -9,6 +9,7 @@ from app.answers.clusters import ClusterAnswer, ClusterSummary
 from app.answers.topology import TopologyAnswer
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
+from app.api.v1.kept_answers import kept_response
 from app.api.v1.parameters import (
     ClusterPath,
     Cursor,
@@ -79,13 +80,16 @@ def create_cluster(
     return ClusterAnswer.from_value(record)
 
 
-@router.get("/clusters/{cluster}")
-def get_cluster(cluster: ClusterPath, service: ServiceDep, response: Response) -> ClusterAnswer:
+@router.get("/clusters/{cluster}", response_model=ClusterAnswer)
+def get_cluster(cluster: ClusterPath, service: ServiceDep) -> ClusterAnswer | Response:
     """A cluster at its newest version; the ETag names that version."""
     with service.read_sessions() as session:
-        record = clusters.get_cluster(session, reference=cluster)
-    response.headers["ETag"] = etag(record.version)
-    return ClusterAnswer.from_value(record)
+        record = clusters.find_cluster(session, reference=cluster)
+        return kept_response(
+            record,
+            lambda: ClusterAnswer.from_value(clusters.with_content(session, record)),
+            tag=etag(record.version),
+        )
 
 
 @router.put("/clusters/{cluster}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Final, TypeVar
 
-from fastapi import Depends, Header, Path, Query, Response
+from fastapi import Depends, Header, Path, Query, Request, Response
 from pydantic import BaseModel
 
 from app.conditional_requests import ANY_TAG, tags_in
@@ -19,7 +19,13 @@ _Answer = TypeVar("_Answer", bound=BaseModel)
 
 _VERSION: Final = re.compile(r'"\d{1,18}"')
 
-ServiceDep = Annotated[Service, Depends(service_of)]
+
+async def _service(request: Request) -> Service:
+    """``service_of``, without a thread of its own."""
+    return service_of(request)
+
+
+ServiceDep = Annotated[Service, Depends(_service)]
 
 ClusterPath = Annotated[
     str, Path(alias="cluster", description="Name or id of the cluster.", examples=["h100-17-nodes"], max_length=200)
@@ -72,7 +78,7 @@ _IfMatch = Annotated[
 ]
 
 
-def _expected_tags(if_match: _IfMatch = None) -> ExpectedTags:
+async def _expected_tags(if_match: _IfMatch = None) -> ExpectedTags:
     """The tags of which the thing must have one to be changed; ``None`` where any will do.
 
     Weak ones are equal to none here (RFC 9110, section 13.1.1).
@@ -86,7 +92,7 @@ def _expected_tags(if_match: _IfMatch = None) -> ExpectedTags:
 ExpectedTag = Annotated[ExpectedTags, Depends(_expected_tags)]
 
 
-def _expected_versions(tags: ExpectedTag) -> ExpectedVersions:
+async def _expected_versions(tags: ExpectedTag) -> ExpectedVersions:
     """The same for things whose ETag is their version; what is no version of ours is that of nothing."""
     if tags is None:
         return None

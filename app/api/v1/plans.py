@@ -12,7 +12,17 @@ from sqlalchemy.orm import Session
 from app.answers.plans import PlanAccepted, PlanAnswer, PlanEvent, PlanSummary, ResultDocument, plan_links
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
-from app.api.v1.parameters import Cursor, ExpectedTag, IdempotencyKey, Limit, PlanPath, ServiceDep, content_tag
+from app.api.v1.kept_answers import kept_response
+from app.api.v1.parameters import (
+    Cursor,
+    ExpectedTag,
+    IdempotencyKey,
+    Limit,
+    PlanPath,
+    ServiceDep,
+    content_tag,
+    tagged,
+)
 from app.api.v1.plan_exports import FILE_RESPONSES, ExportAnswer, SetOptions
 from app.api.v1.serving_exports import any_export_answers, any_export_file, known_format_of_any
 from app.api.v1.streams import changes
@@ -79,14 +89,19 @@ def list_plans(
     return page_answer(request, page, PlanSummary.from_value)
 
 
-@router.get("/plans/{plan}")
-def get_plan(plan: PlanPath, service: ServiceDep, response: Response) -> PlanAnswer:
+@router.get("/plans/{plan}", response_model=PlanAnswer)
+def get_plan(plan: PlanPath, service: ServiceDep, response: Response) -> PlanAnswer | Response:
     """A plan with its progress, and its result once it has ended; the ETag changes with both."""
     with service.read_sessions() as session:
         record = plans.get_plan(session, plan_id=plan)
-        result = _result(session, record)
-    response.headers["ETag"] = _tag(record)
-    return PlanAnswer.from_value(record, result=result)
+        bare = PlanAnswer.from_value(record, result=None)
+        if record.is_open:
+            return tagged(response, bare)
+        return kept_response(
+            bare.model_dump_json(),
+            lambda: PlanAnswer.from_value(record, result=_result(session, record)),
+            tag=content_tag(bare),
+        )
 
 
 @router.delete("/plans/{plan}", status_code=204)

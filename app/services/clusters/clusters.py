@@ -119,7 +119,7 @@ def change_node(
 ) -> tuple[StoredCluster, Node]:
     """Store a new version of a cluster with one node changed."""
     row = lock(session, reference=reference, expected_version=expected_version)
-    cluster = _content(session, row.id)
+    cluster = _content(session, row)
     old = find_node(cluster, node)
     new = replace(
         old,
@@ -145,14 +145,20 @@ def find_node(cluster: Cluster, name: str) -> Node:
 
 def get_cluster(session: Session, *, reference: str) -> StoredCluster:
     """The cluster of that name or id; raises ``NotFound``."""
-    record = find_cluster(session, reference=reference)
-    return StoredCluster(**asdict(record), cluster=_content(session, record.id))
+    return with_content(session, find_cluster(session, reference=reference))
 
 
 def find_cluster(session: Session, *, reference: str) -> ClusterRecord:
     """Record of the cluster of that name or id, without its content; raises ``NotFound``."""
-    row = _row(session, reference)
-    return _record(row, session.scalars(select(_MEASUREMENTS).where(ClusterRow.id == row.id)).one())
+    for column in (ClusterRow.name, ClusterRow.id):
+        if found := session.execute(select(ClusterRow, _MEASUREMENTS).where(column == reference)).one_or_none():
+            return _record(*found)
+    raise NotFound("cluster", reference)
+
+
+def with_content(session: Session, record: ClusterRecord) -> StoredCluster:
+    """The cluster at the version of a record; raises ``NotFound`` where it was deleted since."""
+    return StoredCluster(**asdict(record), cluster=_content(session, record))
 
 
 def list_clusters(session: Session, *, limit: int, cursor: str | None = None) -> Page[ClusterRecord]:
@@ -219,13 +225,16 @@ def _check_held(session: Session, cluster_id: str, cluster: Cluster) -> None:
     session.execute(delete(SpareNodeRow).where(SpareNodeRow.cluster_id == cluster_id, SpareNodeRow.node.in_(gone)))
 
 
-def _content(session: Session, cluster_id: str) -> Cluster:
+def _content(session: Session, of: ClusterRow | ClusterRecord) -> Cluster:
+    """The content at a version, made by that or, where only measurements came since, by an earlier one."""
     text = session.scalars(
         select(type_coerce(ClusterVersionRow.document, Text))
-        .where(ClusterVersionRow.cluster_id == cluster_id)
+        .where(ClusterVersionRow.cluster_id == of.id, ClusterVersionRow.version <= of.version)
         .order_by(ClusterVersionRow.version.desc())
         .limit(1)
-    ).one()
+    ).one_or_none()
+    if text is None:
+        raise NotFound("cluster", of.name)
     return _cluster_of(text)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from scipy.special import gammaincinv
+import scipy
 from sqlalchemy.orm import Session
 
 from app.services.clusters import clusters
@@ -86,8 +86,8 @@ def measure_reliability(session: Session, *, reference: str, now: datetime | Non
 def poisson_interval(count: int) -> tuple[float, float]:
     """Between which means a Poisson variable that came out as ``count`` lies with ``CONFIDENCE`` (Garwood 1936)."""
     tail = (1 - CONFIDENCE) / 2
-    low = float(gammaincinv(count, tail)) if count else 0.0
-    return low, float(gammaincinv(count + 1, 1 - tail))
+    low = float(scipy.special.gammaincinv(count, tail)) if count else 0.0
+    return low, float(scipy.special.gammaincinv(count + 1, 1 - tail))
 
 
 def _kind(kind: EntityKind, found: Sequence[Outage], span_s: float) -> KindReliability:

@@ -38,4 +38,4 @@ class Course:
 
 def course_of(progress: Mapping[str, Any] | None) -> tuple[CoursePoint, ...]:
     """The course in stored progress; empty in that of older versions."""
-    return tuple(load(CoursePoint, point) for point in (progress or {}).get(_KEY, ()))
+    return load(tuple[CoursePoint, ...], (progress or {}).get(_KEY, ()))

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from psycopg.pq import TransactionStatus
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from app.db import postgres
-from app.db.engine import make_engine
+from app.db.engine import make_engine, make_read_session_factory, make_session_factory
 from app.settings import Role
 from tests.app.api_client import API, running
 from tests.databases import PostgresServer
@@ -62,6 +63,40 @@ def test_a_silent_server_is_given_up(
     with engine.connect() as connection:
         assert connection.execute(text("SHOW statement_timeout")).scalar_one() == "30s"
         assert connection.execute(text("SELECT pg_sleep(0.3)")).all()
+    engine.dispose()
+
+
+def test_a_connection_that_died_while_idle_is_replaced(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody sees an error for it; one that was used a moment ago is not asked whether it lives."""
+    engine, other = make_engine(url), make_engine(url)
+    asked: list[str] = []
+    monkeypatch.setattr(postgres.Watched, "execute", lambda _self, query: asked.append(query))
+    for _ in range(3):
+        with engine.connect() as connection:
+            backend = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+    assert not asked
+    monkeypatch.undo()
+    with other.begin() as connection:
+        connection.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": backend})
+    monkeypatch.setattr(postgres, "PING_AFTER_S", 0.0)
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT pg_backend_pid()")).scalar_one() != backend
+    engine.dispose()
+    other.dispose()
+
+
+def test_reading_opens_no_transaction(url: str) -> None:
+    """A statement of a session that only reads is one way to the server and back."""
+    engine = make_engine(url)
+    for factory, expected in (
+        (make_read_session_factory, TransactionStatus.IDLE),
+        (make_session_factory, TransactionStatus.INTRANS),
+    ):
+        with factory(engine)() as session:
+            session.execute(text("SELECT 1"))
+            connection = session.connection().connection.driver_connection
+            assert isinstance(connection, postgres.Watched)
+            assert connection.info.transaction_status is expected
     engine.dispose()
 
 

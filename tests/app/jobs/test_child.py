@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app.jobs.child import ChildEnd, Ending, run_child
+from app.priorities import SOLVES
 from tests.app import stand_in_solver
 from tests.app.plan_rows import wait_until
 
@@ -51,6 +52,20 @@ def test_the_answer_comes_back_and_scratch_files_go(tmp_path: Path) -> None:
     own_folder = Path(end.answer["plan"]["tmpdir"])
     assert own_folder.parent == tmp_path / "scratch"
     assert not own_folder.exists()
+
+
+def test_requests_are_answered_before_it(tmp_path: Path) -> None:
+    """Our own child goes after the web process on the cores that they share."""
+    own = "import os; from app.jobs.child_talk import answer_one; answer_one(lambda *_: {'niceness': os.nice(0)})"
+    end = run_child(
+        (sys.executable, "-c", own),
+        json.dumps({"memory_limit_bytes": None}).encode(),
+        hard_limit_s=30.0,
+        scratch_root=tmp_path,
+        on_progress=lambda _message: None,
+        should_stop=lambda: False,
+    )
+    assert end.answer == {"niceness": max(SOLVES, os.nice(0))}, end.stderr_tail
 
 
 def test_progress_comes_through_in_order(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from app.documents.reading import FieldProblem, InvalidDocument
+from app.priorities import SOLVES
 from app.services import subprocesses
 from app.services.errors import NotReady
 from app.services.subprocesses import in_subprocess
@@ -18,8 +19,8 @@ from cluster_models.errors import InvalidInput
 pytestmark = pytest.mark.subprocess
 
 
-def _own_id() -> int:
-    return os.getpid()
+def _id_and_niceness() -> tuple[int, int]:
+    return os.getpid(), os.nice(0)
 
 
 def _refuse() -> None:
@@ -36,8 +37,11 @@ def _served(function: Callable[[], object], limit_s: float = 60.0) -> object:
 
 
 def test_another_process_computes() -> None:
-    """Its answer comes back."""
-    assert _served(_own_id) != os.getpid()
+    """Its answer comes back, and answers to other requests go first on the same cores."""
+    found = _served(_id_and_niceness)
+    assert isinstance(found, tuple)
+    assert found[0] != os.getpid()
+    assert found[1] == max(SOLVES, os.nice(0))
 
 
 def test_what_is_refused_there_is_refused_here() -> None:
@@ -65,4 +69,4 @@ def test_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has waited long enough is told to come again."""
     monkeypatch.setattr(subprocesses, "PATIENCE_S", 0.0)
     with subprocesses._TURN, pytest.raises(NotReady, match="try again in a minute"):
-        _served(_own_id)
+        _served(_id_and_niceness)
