@@ -84,7 +84,7 @@ class Site:
 
 @contextlib.contextmanager
 def site() -> Iterator[Site]:
-    """An empty database on a PostgreSQL server of our own, at the newest schema, and modules compiled as if installed."""
+    """An empty PostgreSQL database of our own at the newest schema, and modules compiled as if installed."""
     for package in ("app", "solver", "readers", "cluster_models", "migrations"):
         compileall.compile_dir(package, quiet=1)
     with tempfile.TemporaryDirectory(prefix="mw") as folder:

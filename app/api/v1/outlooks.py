@@ -10,6 +10,7 @@ from app.api.v1.parameters import ServiceDep
 from app.documents.plan import NoPlanDocument
 from app.documents.serving_plan import NoServingPlanDocument
 from app.services.planning.planning_problems import unstored_problem
+from app.services.planning.pricing_beside import outlook_for_request
 from app.services.planning.requests import AnyProblemRequest, ServingProblemRequest
 from app.services.planning.serving_plans import unstored_serving_problem
 from cluster_models.serving.refusal import NoServingPlan
@@ -30,11 +31,11 @@ def create_outlook(
     serving) the smallest replica of each model, and about how many GPUs the load takes within its limits.
     """
     if isinstance(document, ServingProblemRequest):
-        seen = serving_outlook(unstored_serving_problem(service.sessions, request=document))
+        seen = outlook_for_request(serving_outlook, unstored_serving_problem(service.sessions, request=document))
         return (
             NoServingPlanDocument.from_no_plan(seen)
             if isinstance(seen, NoServingPlan)
             else ServingOutlookAnswer.from_value(seen)
         )
-    found = outlook(unstored_problem(service.sessions, request=document))
+    found = outlook_for_request(outlook, unstored_problem(service.sessions, request=document))
     return NoPlanDocument.from_value(found) if isinstance(found, NoPlan) else OutlookAnswer.from_value(found)

@@ -11,7 +11,7 @@ from app.db.engine import transaction
 from app.documents.plan import PlanDocument
 from app.services.field_paths import errors_under
 from app.services.planning.planning_problems import make_problem
-from app.services.planning.predictions import predict_configuration
+from app.services.planning.pricing_beside import predict_for_request
 from app.services.planning.requests import PredictionRequest
 from cluster_models.units import GIB
 
@@ -33,7 +33,7 @@ def create_prediction(document: PredictionRequest, service: ServiceDep) -> Predi
     with transaction(service.sessions) as session:
         problem = make_problem(session, request=document)
     with errors_under("configuration"):
-        prediction = predict_configuration(problem, document=document.configuration)
+        prediction = predict_for_request(problem, document=document.configuration)
     return PredictionAnswer(
         fits=prediction.missing_bytes == 0,
         missing_gib=prediction.missing_bytes / GIB,

@@ -142,7 +142,9 @@ class ProblemRequest(ClusterRequest):
 class SearchRequest(Document):
     """A search that waits for its turn."""
 
-    options: OptionsDocument = Field(default_factory=OptionsDocument, description="How hard to search.")
+    options: OptionsDocument = Field(
+        default_factory=OptionsDocument, description="How hard the search tries, and for how long."
+    )
     background: Flag = Field(
         False, description="Whether it lets all others go first, of whatever tenant.", examples=[False]
     )

@@ -16,6 +16,7 @@ from starlette.datastructures import URL
 from app.db.engine import SessionFactory
 from app.presentation.outlook import OutlookWords, outlook_words, serving_outlook_words
 from app.services.planning.planning_problems import unstored_problem
+from app.services.planning.pricing_beside import outlook_for_request
 from app.services.planning.requests import PlanRequest, ServingPlanRequest
 from app.services.planning.serving_plans import unstored_serving_problem
 from app.web.planning.form import UPLOADS, Typed
@@ -52,9 +53,11 @@ def form_outlook(
 ) -> FormOutlook:
     """The outlook of a request that the form at ``form`` spells; raises ``InvalidInput``, and ``NotFound``."""
     words = (
-        serving_outlook_words(serving_outlook(unstored_serving_problem(sessions, request=asked)))
+        serving_outlook_words(
+            outlook_for_request(serving_outlook, unstored_serving_problem(sessions, request=asked))
+        )
         if isinstance(asked, ServingPlanRequest)
-        else outlook_words(outlook(unstored_problem(sessions, request=asked)))
+        else outlook_words(outlook_for_request(outlook, unstored_problem(sessions, request=asked)))
     )
     base = str(form.replace(path="", query="", fragment=""))
     return FormOutlook(words, _link(form.path, values, empty), _requests(asked, base))

@@ -13,7 +13,7 @@ from app.settings import Role
 from tests.app.api_client import API, cluster_body, running
 
 
-def test_a_read_waits_for_one_thread(tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_waits_for_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that asks the database writes the answer, too, headers and status included."""
     turns: list[Any] = []
     run_sync = to_thread.run_sync
@@ -22,7 +22,7 @@ def test_a_read_waits_for_one_thread(tmp_path: Path, database_url: str, monkeypa
         turns.append(function)
         return run_sync(function, *arguments, **options)
 
-    with running(tmp_path, database_url, role=Role.WEB) as client:
+    with running(tmp_path, "", role=Role.WEB) as client:
         made = client.post(f"{API}/clusters", json=cluster_body())
         monkeypatch.setattr(to_thread, "run_sync", counted)
         read = client.get(f"{API}/clusters/{made.json()['name']}")

@@ -35,9 +35,9 @@ def test_what_was_read_long_ago_makes_room() -> None:
     assert made == ["a", "b", "c", "d", "e", "a"]
 
 
-def test_a_change_is_seen_by_the_next_read(tmp_path: Path, database_url: str) -> None:
+def test_a_change_is_seen_by_the_next_read(tmp_path: Path) -> None:
     """New content, new measurements, and another cluster of the same name."""
-    with running(tmp_path, database_url) as client:
+    with running(tmp_path, "") as client:
         body = cluster_body()
         made = client.post(f"{API}/clusters", json=body)
         address = made.headers["location"]
@@ -53,9 +53,9 @@ def test_a_change_is_seen_by_the_next_read(tmp_path: Path, database_url: str) ->
         assert again.json()["id"] != made.json()["id"]
 
 
-def test_a_result_is_read_once(tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan that has ended is answered from its row alone."""
-    with running(tmp_path, database_url) as client:
+    with running(tmp_path, "") as client:
         client.post(f"{API}/clusters", json=cluster_body())
         address = client.post(f"{API}/plans", json=plan_body()).headers["location"]
         first = ended(client, address)

@@ -1,0 +1,47 @@
+"""Predictions and outlooks for requests: in the web process where they take a second, larger ones beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
+
+from app.documents.configuration import ConfigurationDocument
+from app.services.planning.predictions import Prediction, predict_configuration
+from app.services.subprocesses import in_subprocess
+from solver.problem import PlanningProblem
+from solver.serving.problem import ServingProblem
+
+Problem = TypeVar("Problem", PlanningProblem, ServingProblem)
+Seen = TypeVar("Seen")
+
+MOST_NODES: Final = 512
+"""A prediction takes 0.6 s of processor time with so many nodes, an outlook 1.3 s; four times as many take 10 s."""
+MOST_PASSES: Final = 100_000
+"""Forwards and backwards of a step, each stage's counted; to simulate and check so many takes a second."""
+LIMIT_S: Final = 120.0
+
+
+def predict_for_request(problem: PlanningProblem, *, document: ConfigurationDocument) -> Prediction:
+    """``predict_configuration``; raises ``NotReady`` as well."""
+    if _is_large(problem, _passes(problem, document)):
+        priced = partial(predict_configuration, document=document)
+        return in_subprocess(priced, problem, limit_s=LIMIT_S, what="configuration", command="meshwright predict")
+    return predict_configuration(problem, document=document)
+
+
+def outlook_for_request(seen: Callable[[Problem], Seen], problem: Problem) -> Seen:
+    """The outlook that ``seen``, a function of a module, makes; raises ``NotReady`` as well."""
+    if _is_large(problem):
+        return in_subprocess(seen, problem, limit_s=LIMIT_S, what="cluster", command="meshwright plan")
+    return seen(problem)
+
+
+def _is_large(problem: PlanningProblem | ServingProblem, passes: float = 0.0) -> bool:
+    return len(problem.snapshot.cluster.nodes) > MOST_NODES or passes > MOST_PASSES
+
+
+def _passes(problem: PlanningProblem, document: ConfigurationDocument) -> float:
+    degrees = document.degrees
+    micro_batches = problem.workload.global_batch / (degrees.data * document.micro_batch_sequences)
+    return 2 * micro_batches * degrees.pipeline * degrees.virtual_pipeline
