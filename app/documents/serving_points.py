@@ -13,6 +13,7 @@ from cluster_models.cluster.gpus import GpuKind
 from cluster_models.errors import InvalidInput
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.catalogue import catalogue_model
+from cluster_models.serving.checks import check_serving
 from cluster_models.serving.engines import serving_engine
 from cluster_models.serving.hardware import check_gpu
 from cluster_models.serving.workload import (
@@ -27,7 +28,6 @@ from cluster_models.serving.workload import (
     Speculation,
     WeightFormat,
     Worker,
-    check_serving,
 )
 from cluster_models.units import GBIT, MILLISECOND
 from solver.serving.cases import CROSS_LATENCY_S, ServingCase

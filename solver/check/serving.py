@@ -13,11 +13,12 @@ from itertools import cycle
 from typing import Final
 
 from cluster_models.cluster.topology import Node
+from cluster_models.serving.checks import check_serving
 from cluster_models.serving.goal import ServedModel, ServingObjective
 from cluster_models.serving.plan import ModelFigures, ServingPlan
 from cluster_models.serving.replicas import GpuPlace, Phase, Replica, ReplicaGroup
 from cluster_models.serving.requests import LATENCIES
-from cluster_models.serving.workload import ServingWorkload, check_serving
+from cluster_models.serving.workload import ServingWorkload
 from cluster_models.training.plan import StopReason
 from solver.check.serving_memory import memory_violations
 from solver.serving.problem import ServingProblem

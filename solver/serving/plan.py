@@ -8,6 +8,7 @@ from importlib.metadata import version
 import numpy as np
 
 from cluster_models.errors import InvalidWorkload, SolverFailed
+from cluster_models.serving.checks import check_serving
 from cluster_models.serving.figures import Replay
 from cluster_models.serving.goal import ServedModel, ServingMode, ServingObjective
 from cluster_models.serving.hardware import check_gpu, runs_on
@@ -18,7 +19,7 @@ from cluster_models.serving.plan import (
     ServingPlan,
 )
 from cluster_models.serving.refusal import NoServingPlan
-from cluster_models.serving.workload import Pool, ServingConfiguration, Worker, check_serving
+from cluster_models.serving.workload import Pool, ServingConfiguration, Worker
 from cluster_models.training.plan import Provenance, StopReason
 from solver.ilp import solver_versions
 from solver.problem import IsCancelled, SearchOptions

@@ -11,11 +11,12 @@ from typing import Final
 import numpy as np
 
 from cluster_models.errors import InvalidWorkload
+from cluster_models.serving.checks import check_serving
 from cluster_models.serving.figures import Interval, Percentiles, StepShares
 from cluster_models.serving.hardware import check_gpu
 from cluster_models.serving.requests import LATENCIES
 from cluster_models.serving.traces import Trace
-from cluster_models.serving.workload import Pool, ServingWorkload, check_serving
+from cluster_models.serving.workload import Pool, ServingWorkload
 from solver.serving.cases import Arrays, ServingCase, arrays_of, steady_of
 from solver.serving.memory import WorkerMemory
 from solver.serving.percentiles import (

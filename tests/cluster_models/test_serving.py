@@ -10,6 +10,7 @@ from cluster_models.cluster.catalogue import gpu_kind
 from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidConfiguration, InvalidInput, InvalidWorkload
 from cluster_models.model.catalogue import catalogue_model
+from cluster_models.serving.checks import check_serving
 from cluster_models.serving.engines import serving_engine, serving_engines
 from cluster_models.serving.workload import (
     CacheFormat,
@@ -19,7 +20,6 @@ from cluster_models.serving.workload import (
     Speculation,
     WeightFormat,
     Worker,
-    check_serving,
 )
 
 WORKLOAD = ServingWorkload(input_tokens=1024, output_tokens=1024, concurrency=8)

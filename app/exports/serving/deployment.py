@@ -10,11 +10,12 @@ from typing import Final
 from app.exports.arithmetic import check_host_name
 from app.exports.options import Options
 from cluster_models.errors import InvalidConfiguration
+from cluster_models.serving.checks import check_serving
 from cluster_models.serving.engines import ServingEngine
 from cluster_models.serving.goal import ServedModel
 from cluster_models.serving.plan import ServingPlan
 from cluster_models.serving.replicas import GpuPlace, Phase, Replica
-from cluster_models.serving.workload import Pool, ServingConfiguration, Worker, check_serving
+from cluster_models.serving.workload import Pool, ServingConfiguration, Worker
 
 HTTP_PORT: Final = 8000
 """Port of the first server of a host; the next ones follow."""

@@ -15,7 +15,7 @@ from cluster_models.cluster.catalogue import gpu_kind
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.model.architecture import Architecture
-from cluster_models.serving.workload import check_serving
+from cluster_models.serving.checks import check_serving
 from solver.serving.cases import ServingCase
 from solver.serving.cluster_links import chosen_nodes, worker_links
 from solver.serving.predict import predict_serving

@@ -11,8 +11,9 @@ from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidConfiguration, InvalidInput, InvalidWorkload
 from cluster_models.model.architecture import Architecture
+from cluster_models.serving.checks import check_serving
 from cluster_models.serving.goal import ServedModel
-from cluster_models.serving.workload import Pool, ServingConfiguration, Worker, check_serving
+from cluster_models.serving.workload import Pool, ServingConfiguration, Worker
 from solver.serving.plan import check_problem
 from solver.serving.problem import ServingProblem
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from cluster_models.errors import InvalidWorkload
+from cluster_models.serving.checks import check_serving
 from cluster_models.serving.requests import Lengths, RequestClass
 from cluster_models.serving.traces import Trace
-from cluster_models.serving.workload import ServingWorkload, WeightFormat, check_serving
+from cluster_models.serving.workload import ServingWorkload, WeightFormat
 from solver.serving.cases import ServingCase, arrays_of
 from solver.serving.mixes import kinds_of, mix_of
 from solver.serving.percentiles import latencies_at

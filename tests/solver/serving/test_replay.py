@@ -9,9 +9,10 @@ import pytest
 
 from cluster_models.errors import InvalidWorkload
 from cluster_models.model.catalogue import catalogue_model
+from cluster_models.serving.checks import check_serving
 from cluster_models.serving.goal import ServedModel
 from cluster_models.serving.traces import Trace
-from cluster_models.serving.workload import ServingWorkload, WeightFormat, check_serving
+from cluster_models.serving.workload import ServingWorkload, WeightFormat
 from solver.serving.cases import ServingCase
 from solver.serving.predict import predict_serving
 from solver.serving.replay import replayed
