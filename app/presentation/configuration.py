@@ -14,6 +14,7 @@ from cluster_models.training.placement_rules import PlacementRules
 from cluster_models.training.plan import Configuration, Degrees
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import TrainingWorkload
+from cluster_models.units import GIB
 
 _DEGREES: Final = (
     ("tensor", "TP", "tensor parallel"),
@@ -53,9 +54,16 @@ def degrees(values: Degrees) -> tuple[Degree, ...]:
 
 
 def settings(
-    configuration: Configuration, workload: TrainingWorkload | None, gpu_kinds: Sequence[str] = ()
+    configuration: Configuration,
+    workload: TrainingWorkload | None,
+    gpu_kinds: Sequence[str] = (),
+    *,
+    host_bytes: float = 0.0,
 ) -> tuple[tuple[str, str], ...]:
-    """The settings of the framework that are no degrees; ``gpu_kinds``: of each stage, where they differ."""
+    """The settings of the framework that are no degrees; ``gpu_kinds``: of each stage, where they differ.
+
+    ``host_bytes``: the most that a GPU offloads.
+    """
     virtual = configuration.degrees.virtual_pipeline
     schedule, offloaded = schedule_words(configuration), configuration.optimizer_offload
     return (
@@ -64,7 +72,11 @@ def settings(
         *(_micro_batches(configuration, workload) if workload else ()),
         ("recomputation", configuration.recomputation),
         ("sharding over data ranks", configuration.sharding_words),
-        *((("optimizer states in nodes' memory", f"{offloaded} %"),) if offloaded else ()),
+        *(
+            (("optimizer states in nodes' memory", f"{offloaded} %, {host_bytes / GIB:.1f} GiB a GPU"),)
+            if offloaded
+            else ()
+        ),
         ("rank order", str(configuration.rank_order)),
         ("layers of each stage", _layers(configuration)),
         *((("pipeline schedule", schedule),) if configuration.degrees.pipeline > 1 else ()),

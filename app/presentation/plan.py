@@ -70,7 +70,12 @@ def plan_report(plan: Plan, workload: TrainingWorkload | None = None, budget: Bu
             plan.selection.given_up if plan.selection else 0.0,
         ),
         warnings=other_warnings(plan),
-        settings=settings(plan.configuration, workload, plan.mixed_kinds),
+        settings=settings(
+            plan.configuration,
+            workload,
+            plan.mixed_kinds,
+            host_bytes=max((stage.host_bytes for stage in plan.memory), default=0.0),
+        ),
         memory=memory_rows(plan.memory, plan.mixed_kinds),
         time=time_rows(plan.time),
         alternatives=other_plans(plan.alternatives, _limit_bytes(plan)),

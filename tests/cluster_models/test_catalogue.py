@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import tomllib
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -108,3 +110,17 @@ def test_a_kind_of_a_measured_process_is_judged_by_its_power() -> None:
     assert gpu_kind("H800-SXM-80GB").achievable_fraction == pytest.approx(measured)
     scarce = gpu_kind("H100-PCIe-80GB").achievable_fraction
     assert scarce == pytest.approx(measured * (350 / 756 / (700 / 989)) ** 0.4)
+
+
+def test_usual_hosts_are_those_of_kinds_of_the_catalogue() -> None:
+    """Each kind has one host at most, with a source; PCIe that GPUs share is cut among them, NVLink-C2C is not."""
+    tables = tomllib.loads((resources.files("cluster_models") / "data" / "hosts.toml").read_text("utf-8"))
+    named = [kind for entry in tables.values() for kind in entry["gpu_kinds"]]
+    assert set(named) <= set(gpu_kinds())
+    assert len(named) == len(set(named))
+    assert all(entry["source"] for entry in tables.values())
+    a100, grace, card = (gpu_kinds()[name] for name in ("A100-SXM4-80GB", "GB200", "L40S"))
+    assert a100.host_share.link_bytes_per_s == pytest.approx(31.5e9 / 2, rel=0.01)
+    assert a100.host_share.memory_bytes_per_s == pytest.approx(51.2e9)
+    assert grace.host_share.link_bytes_per_s == 225e9
+    assert card.host_share.source.startswith("other server")

@@ -20,6 +20,7 @@ from cluster_models.training.adapters import Adapters
 from cluster_models.training.frameworks import framework
 from cluster_models.training.plan import NoPlan, Plan
 from cluster_models.training.workload import LinkBandwidth
+from cluster_models.units import GIB
 from solver.problem import PlanningProblem, Progress, SearchOptions
 from tests.app.command_files import WORKLOAD
 from tests.plans import small_no_plan, small_plan
@@ -151,10 +152,12 @@ def test_a_plan_says_what_it_offloads_and_how_long_that_takes(
     assert main(["plan", *files]) == 0
     assert "node's memory" not in capsys.readouterr().out
     time = replace(plan.time, offload_s=plan.time.optimizer_s, optimizer_s=0.0)
-    found["result"] = replace(plan, configuration=replace(plan.configuration, optimizer_offload=40), time=time)
+    memory = tuple(replace(stage, host_bytes=8.0 * GIB) for stage in plan.memory)
+    offloading = replace(plan.configuration, optimizer_offload=40)
+    found["result"] = replace(plan, configuration=offloading, memory=memory, time=time)
     assert main(["plan", *files]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "optimizer states in nodes' memory 40 %" in out
+    assert "optimizer states in nodes' memory 40 %, 8.0 GiB a GPU" in out
     assert "optimizer step in the node's memory" in out
 
 

@@ -168,6 +168,13 @@ def scheduled(schedule: PipelineSchedule, layers: tuple[tuple[int, ...], ...], r
 V_OF_STAGES: Final = scheduled(PipelineSchedule.ZB_V, ((1, 2), (2, 1)))
 BREADTH_FIRST: Final = scheduled(PipelineSchedule.GPIPE, ((2, 2), (2, 2)))
 
+
+def offloaded(framework: str, sharding: Sharding = Sharding.OPTIMIZER) -> Plan:
+    """A plan of eight data ranks with all optimizer states in the nodes' memory."""
+    plan = under(shaped(Degrees(data=8), ((6,),), sharding=sharding), framework)
+    return replace(plan, configuration=replace(plan.configuration, optimizer_offload=100))
+
+
 PLANS: Final = {
     "dense": shaped(Degrees(tensor=2, pipeline=2, data=2), ((3, 3),)),
     "uneven": shaped(Degrees(tensor=2, pipeline=4, data=2), ((2, 3, 3, 2),)),

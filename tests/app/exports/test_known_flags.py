@@ -25,8 +25,8 @@ from cluster_models.training.framework_choices import CudaGraphs, ExpertBalance,
 from cluster_models.training.frameworks import frameworks
 from cluster_models.training.optimizer_states import MasterFormat, MomentFormat, OptimizerStates
 from cluster_models.training.plan import Plan
-from cluster_models.training.workload import Recompute, RecomputeModule
-from tests.app.exports.plans import PLANS, UNLIKE, export, under
+from cluster_models.training.workload import Recompute, RecomputeModule, Sharding
+from tests.app.exports.plans import PLANS, UNLIKE, export, offloaded, under
 from tests.app.exports.test_formats import REFUSED
 
 KNOWN = tomllib.loads(Path(__file__).with_name("known_flags.toml").read_text())
@@ -55,7 +55,7 @@ def variants(tool: str, *, precisions: tuple[Precision, ...] = tuple(Precision))
 
 
 def memory_options() -> Iterator[Plan]:
-    """A plan with modules that run again and narrow optimizer states, under each generation that has both."""
+    """Modules that run again beside narrow optimizer states, and offloaded ones, under each generation with all."""
     plan = PLANS["dense"]
     assert plan.workload is not None
     modules = frozenset({RecomputeModule.MLP})
@@ -65,6 +65,7 @@ def memory_options() -> Iterator[Plan]:
         if known.megatron_core >= 12:
             workload = replace(plan.workload, framework=known, optimizer_states=states)
             yield replace(plan, workload=workload, configuration=chosen)
+            yield offloaded(known.name)
 
 
 def adapted() -> Plan:
@@ -118,7 +119,8 @@ def test_bridge_knows_its_fields() -> None:
 def test_deepspeed_knows_its_keys() -> None:
     """Launcher options and the keys of the configuration, nested ones with their table."""
     keys: set[str] = set()
-    for plan in variants("deepspeed", precisions=(Precision.BF16, Precision.FP16)):
+    plans = variants("deepspeed", precisions=(Precision.BF16, Precision.FP16))
+    for plan in itertools.chain(plans, [offloaded("transformers-2025")]):
         settings, _, script = export("deepspeed").files(plan)
         keys |= set(_FLAG.findall(code(script.text)))
         for name, value in json.loads(settings.text).items():
@@ -129,7 +131,8 @@ def test_deepspeed_knows_its_keys() -> None:
 def test_torchtitan_knows_its_fields() -> None:
     """The TOML has the same fields, and one that 0.3 chooses otherwise."""
     found: set[str] = set()
-    for plan in variants("torchtitan", precisions=(Precision.BF16, Precision.FP8, Precision.FP32)):
+    plans = variants("torchtitan", precisions=(Precision.BF16, Precision.FP8, Precision.FP32))
+    for plan in itertools.chain(plans, [offloaded("torchtitan-2025", Sharding.PARAMETERS)]):
         arguments, *toml = export("torchtitan").files(plan)
         flags = set(_FLAG.findall(code(arguments.text)))
         found |= flags
