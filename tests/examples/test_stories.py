@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from app.cli.commands import app
 from app.example_files import Story, examples_folder, stories
 
-SECONDS = 10
+SECONDS = 4
 """Enough for a first plan on a busy machine; most end before, 5 % from the bound."""
 
 
