@@ -154,13 +154,18 @@ class Cluster:
             for name in {node.gpu_kind for node in self.nodes}
         }
         kinds = {name: kind.in_domains_of(smallest.get(name, 0)) for name, kind in self.gpu_kinds.items()}
-        if any(node.host for node in self.nodes):
-            kinds = {name: replace(kind, host=self._host_share(kind)) for name, kind in kinds.items()}
+        shares = {name: self._host_share(kind) for name, kind in kinds.items()}
+        kinds = {
+            name: kind if kind.host == shares[name] else replace(kind, host=shares[name])
+            for name, kind in kinds.items()
+        }
         object.__setattr__(self, "gpu_kinds", kinds)
 
-    def _host_share(self, kind: GpuKind) -> HostShare:
-        """What nodes have for each GPU of a kind."""
+    def _host_share(self, kind: GpuKind) -> HostShare | None:
+        """What nodes have for each GPU of a kind; ``None`` where none of them states any of it."""
         own = [node for node in self.nodes if node.gpu_kind == kind.name]
+        if not any(node.host for node in own):
+            return None
         stated = [(node.host or HostMemory(), node.gpu_count) for node in own]
         return usual_host(kind.name, kind.pcie_bytes_per_s).as_stated(stated)
 

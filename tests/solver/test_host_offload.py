@@ -267,6 +267,10 @@ def test_the_least_of_a_kinds_nodes_counts_for_each_gpu() -> None:
     found = usual.as_stated(hosts)
     assert (found.memory_bytes, found.memory_bytes_per_s) == (100 * GIB, 10 * GBYTE)
     assert (found.link_bytes_per_s, found.is_estimated) == (usual.link_bytes_per_s, True)
+    cluster = problem(on_hosts(2, large)).snapshot.cluster
+    assert not cluster.gpu_kinds["H100-SXM5-80GB"].host_share.is_estimated
+    silent = replace(cluster, nodes=nodes(2))
+    assert silent.gpu_kinds["H100-SXM5-80GB"].host_share == usual
 
 
 def test_configurations_that_offload_are_predicted_whatever_the_search_may_do() -> None:
