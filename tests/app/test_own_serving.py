@@ -16,6 +16,7 @@ from tests.app.api_client import API, cluster_body, running
 from tests.app.command_files import CLUSTER
 from tests.serving_bad_input import SOUND
 
+HEADERS = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
 HEAD = "engine,gpu,model,tp,input_tokens,output_tokens,concurrency,weights,ttft_ms,tpot_ms"
 POINTS = [
     (1, 1, 40, 9.1),
@@ -80,6 +81,12 @@ def test_a_stored_one_serves_requests(fitted: Path, tmp_path: Path) -> None:
             for each in (prediction, prediction | {"calibration": None})
         )
         assert own["time_per_output_token_ms"]["value"] > 1.2 * shipped["time_per_output_token_ms"]["value"]
+        assert '<option value="ours">' in client.get("/plans/new/serving").text
+        form = {"cluster_text": json.dumps(cluster_body()), "model": "llama-3.1-8b", "calibration": "ours"}
+        form |= {"workload_text": json.dumps(SOUND), "modes": "aggregated"}
+        asked = client.post("/plans/new/serving", data=form, headers=HEADERS, follow_redirects=False)
+        again = client.get("/plans/new/serving", params={"again": asked.headers["Location"].rpartition("/")[2]})
+        assert '<option value="ours" selected>' in again.text
 
 
 @pytest.mark.parametrize(

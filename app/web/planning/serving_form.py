@@ -55,6 +55,7 @@ _OTHERS: Final = {
     "workload_file": "Workload file",
     "workload_text": "Workload",
     "others_text": "More models",
+    "calibration": "Calibration",
     "classes_text": "Classes of requests",
     "trace_file": "Trace file",
     "trace_text": "Trace of arrivals",
@@ -197,4 +198,5 @@ _PARTS: Final[dict[str, Callable[[Typed], object]]] = {
     "others": _others,
     "options": _options,
     "background": background,
+    "calibration": lambda values: values["calibration"] or None,
 }

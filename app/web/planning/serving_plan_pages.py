@@ -19,6 +19,7 @@ from app.documents.serving import ServingWorkloadDocument
 from app.exports.options import options_of
 from app.presentation.serving_refusal import nothing_serves
 from app.resources import Service, service_of
+from app.services.calibration import calibrations
 from app.services.clusters import clusters
 from app.services.errors import NotFound
 from app.services.pagination import MAX_LIMIT
@@ -159,6 +160,7 @@ def _form(
 ) -> Response:
     stored = clusters.list_clusters(session, limit=MAX_LIMIT)
     own = models.list_models(session, limit=MAX_LIMIT)
+    fitted = [each.name for each in calibrations.list_calibrations(session, limit=MAX_LIMIT).items]
     return page(
         request,
         "new_serving_plan.html",
@@ -170,6 +172,10 @@ def _form(
         choices={
             **CHOICES,
             "clusters": pasted_or(record.name for record in stored.items),
+            "calibration": (
+                ("", "as shipped"),
+                *((name, name) for name in dict.fromkeys([*fitted, values["calibration"]]) if name),
+            ),
             "models": pasted_or([*(record.name for record in own.items), *catalogue_models()]),
         },
         examples=plan_examples(serving=True),
@@ -184,6 +190,7 @@ def _asked_before(session: Session, values: Typed, plan_id: str) -> Typed:
     written = ServingWorkloadDocument.from_served(first, problem.goal).model_dump(mode="json")
     values = filled_serving(values, written)
     values |= {"time_limit_s": f"{record.options.time_limit_s:g}", "effort": str(record.options.effort)}
+    values["calibration"] = "" if first.own is None else first.own.label.partition(" ")[0]
     values |= _model_before(first.architecture.name, problem)
     if others:
         listed = [
