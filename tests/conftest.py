@@ -6,6 +6,7 @@ Properties are tried on the same examples in every run, so that a commit is eith
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import shutil
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer.main
 from hypothesis import settings
 from sqlalchemy import Engine
 
@@ -48,6 +50,14 @@ def _own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     """A data folder of the tests, so that none touches the databases of whoever runs them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MESHWRIGHT_DATA_DIR", str(tmp_path_factory.mktemp("data")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_command_line() -> Iterator[None]:
+    """All commands, built once: each command of a test would build them anew, more than half of its time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
         yield
 
 
