@@ -19,7 +19,7 @@ from solver.replanning.rank_matching import relabel
 from solver.replanning.site import JobSite, without_replicas, workload_for
 from solver.search import Searched, SearchSpace, search_space
 
-_SETTINGS: Final = ("micro_batch", "recomputation", "sharding", "rank_order", "schedule")
+_SETTINGS: Final = ("micro_batch", "recomputation", "sharding", "optimizer_offload", "rank_order", "schedule")
 """Settings of a configuration beside degrees and layers."""
 
 

@@ -25,6 +25,7 @@ _SETTINGS: Final = {
     "micro_batch": "micro-batch",
     "recomputation": "recomputation",
     "sharding": "sharding",
+    "optimizer_offload": "offloaded percent of optimizer states",
     "rank_order": "rank order",
     "schedule": "schedule",
     "global_batch": "global batch",
