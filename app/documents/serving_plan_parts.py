@@ -252,7 +252,9 @@ class ModelFiguresDocument(ValueDocument[ModelFigures]):
     measured_engine: bool = Field(
         description="Whether runs of this engine on this kind of GPU were measured.", examples=[True]
     )
-    replay: ReplayDocument | None = Field(None, description="Of a workload with a trace.", examples=[None])
+    replay: ReplayDocument | None = Field(
+        None, description="The workload's trace on the plan; null without one.", examples=[None]
+    )
 
 
 class IdleGpusDocument(ValueDocument[IdleGpus]):

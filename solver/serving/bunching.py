@@ -23,7 +23,7 @@ LOADS: Final = (0.1, 0.7)
 class Bunching:
     """Excess over random arrivals, divided by the rate of the trace.
 
-    Of a random part of it, at a rate r, requests wait r (light (1 - u) + heavy u) S / (2 (1 - u)) longer, and a
+    In a random part of it, at a rate r, requests wait r (light (1 - u) + heavy u) S / (2 (1 - u)) longer, and a
     share r waiting (1 - u) more of them wait.
     """
 

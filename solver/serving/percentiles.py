@@ -7,7 +7,8 @@ those of each kind.  Letters: n cases, K kinds, G groups (all requests, then eac
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Final
 
@@ -58,60 +59,103 @@ def latencies_at(steady: Steady, kinds: Kinds, group: int, share: float | None) 
     return _group(steady, kinds, kinds.shares[group], share, np.ones(3, dtype=bool))
 
 
-def _group(steady: Steady, kinds: Kinds, shares: FloatArray, share: float | None, sought: BoolArray) -> FloatArray:
-    """The three latencies (n, 3) of requests with ``shares`` (K,) of the kinds, means of those not ``sought`` (3,).
+@dataclass(frozen=True, slots=True, eq=False)
+class _Requests:
+    """Requests of one group: shares and answers after the first token (K,); per case their times (n, K).
 
-    The time to the last token is the sum of the two others, whose excess over the means is taken as independent:
-    for equal requests it adds up by squares, in a mixture each kind is normal with the sum of both variances.
+    ``decoded`` are shares among those of more than one token; ``base_s`` is the least time to the first token.
     """
+
+    shares: FloatArray
+    decoded: FloatArray
+    answers: FloatArray
+    base_s: FloatArray
+    first_s: FloatArray
+    token_s: FloatArray
+    deviation_s: FloatArray
+
+    @property
+    def means_s(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Means over the requests, each (n,): to the first token, per output token, to the last token."""
+        first = self.first_s @ self.shares
+        return first, self.token_s @ self.decoded, first + (self.answers * self.token_s) @ self.shares
+
+
+def _group(steady: Steady, kinds: Kinds, shares: FloatArray, share: float | None, sought: BoolArray) -> FloatArray:
+    """Latencies (n, 3) of requests with ``shares`` (K,) of the kinds, means of those not ``sought`` (3,)."""
+    requests = _requests(steady, kinds, shares)
+    if share is None:
+        return np.stack(requests.means_s, axis=-1)
+    if len(requests.shares) == 1:
+        return _equal_at(steady, requests, share)
+    pairs = zip(_mixtures(steady, requests, share), requests.means_s, sought, strict=True)
+    return np.stack([_mixed_at(*found, share) if is_sought else mean for found, mean, is_sought in pairs], axis=-1)
+
+
+def _requests(steady: Steady, kinds: Kinds, shares: FloatArray) -> _Requests:
+    """Times of requests of each kind: those that came while one waited are prefilled while it decodes."""
     own = np.flatnonzero(shares)
     weights, answers = shares[own], kinds.outputs[own] - 1.0
     longer = steady.by_tokens_s[:, np.newaxis] * kinds.longer[own]
     longer = longer + steady.by_attention_s[:, np.newaxis] * kinds.attention[own]
     decoded = weights * (answers > 0) if answers.any() else weights
-    decoded = decoded / decoded.sum()
-    mean_first, outputs = steady.first_token_s + longer @ weights, np.maximum(answers @ weights, 0.0)
-    firsts = steady.first_token_s[:, np.newaxis] + longer
-    behind = steady.behind[:, np.newaxis] * (
-        firsts / np.maximum(answers, 1.0) - (steady.first_token_s / steady.answer_tokens)[:, np.newaxis]
+    first = steady.first_token_s[:, np.newaxis] + longer
+    usual = (steady.first_token_s / steady.answer_tokens)[:, np.newaxis]
+    behind = steady.behind[:, np.newaxis] * (first / np.maximum(answers, 1.0) - usual)
+    return _Requests(
+        shares=weights,
+        decoded=decoded / decoded.sum(),
+        answers=answers,
+        base_s=steady.first_base_s[:, np.newaxis] + longer,
+        first_s=first,
+        token_s=steady.token_s[:, np.newaxis] + behind,
+        deviation_s=_deviations(steady, kinds, own),
     )
-    tokens = steady.token_s[:, np.newaxis] + behind
-    token = tokens @ decoded
-    mean = mean_first + (answers * tokens) @ weights
-    if share is None:
-        return np.stack([mean_first, token, mean], axis=-1)
-    base, deviation = steady.first_base_s[:, np.newaxis] + longer, _deviations(steady, kinds, own)
-    if len(own) == 1:
-        first, high = _first_at(steady, base[:, 0], share), _token_at(token, deviation[:, 0], share)
-        excess = np.hypot(np.maximum(first - mean_first, 0.0), outputs * np.maximum(high - token, 0.0))
-        return np.stack([first, high, mean + excess], axis=-1)
+
+
+def _equal_at(steady: Steady, requests: _Requests, share: float) -> FloatArray:
+    """Latencies (n, 3) of equal requests.
+
+    The time to the last token is the sum of the two others, whose excess over the means is independent: it adds up
+    by squares.
+    """
+    mean_first, mean_token, mean = requests.means_s
+    first = _first_at(steady, requests.base_s[:, 0], share)
+    token = _token_at(mean_token, requests.deviation_s[:, 0], share)
+    outputs = np.maximum(requests.answers, 0.0)
+    excess = np.hypot(np.maximum(first - mean_first, 0.0), outputs * np.maximum(token - mean_token, 0.0))
+    return np.stack([first, token, mean + excess], axis=-1)
+
+
+def _mixtures(
+    steady: Steady, requests: _Requests, share: float
+) -> Iterator[tuple[Callable[[FloatArray], FloatArray], FloatArray]]:
+    """For each latency the share of requests below values (n,), and what ``share`` of each kind stay below (n, K).
+
+    Times to the last token are normal in each kind, with the sum of the variances of the two others.
+    """
     scale, waits = steady.wait_scale_s[:, np.newaxis], steady.wait_share[:, np.newaxis]
-    each = firsts + answers * tokens
-    spread = np.sqrt(scale**2 * waits * (2.0 - waits) + (answers * deviation) ** 2) + LEAST
-    relative = deviation / np.maximum(tokens, LEAST) + LEAST
+    tokens = np.maximum(requests.token_s, LEAST)
+    whole = requests.first_s + requests.answers * requests.token_s
+    spread = np.sqrt(scale**2 * waits * (2.0 - waits) + (requests.answers * requests.deviation_s) ** 2) + LEAST
+    relative, normal = requests.deviation_s / tokens + LEAST, NormalDist().inv_cdf(share)
 
     def first_below(value: FloatArray) -> FloatArray:
-        late = value[:, np.newaxis] - base
-        return np.asarray(
-            np.where(late < 0, 0.0, 1.0 - waits * np.exp(-np.maximum(late, 0.0) / (scale + LEAST))) @ weights
-        )
+        late = value[:, np.newaxis] - requests.base_s
+        waited = 1.0 - waits * np.exp(-np.maximum(late, 0.0) / (scale + LEAST))
+        return np.asarray(np.where(late < 0, 0.0, waited) @ requests.shares)
 
     def token_below(value: FloatArray) -> FloatArray:
-        ratio = np.log(np.maximum(value, LEAST)[:, np.newaxis] / np.maximum(tokens, LEAST))
-        return np.asarray(ndtr(ratio / relative) @ decoded)
+        ratio = np.log(np.maximum(value, LEAST)[:, np.newaxis] / tokens)
+        return np.asarray(ndtr(ratio / relative) @ requests.decoded)
 
-    def answer_below(value: FloatArray) -> FloatArray:
-        return np.asarray(ndtr((value[:, np.newaxis] - each) / spread) @ weights)
+    def whole_below(value: FloatArray) -> FloatArray:
+        return np.asarray(ndtr((value[:, np.newaxis] - whole) / spread) @ requests.shares)
 
-    normal = NormalDist().inv_cdf(share)
-    late = base + scale * np.maximum(np.log(np.maximum(waits, LEAST) / (1.0 - share)), 0.0)
-    slow = tokens * np.exp(normal * relative)
-    found = zip((first_below, token_below, answer_below), (late, slow, each + normal * spread), strict=True)
-    columns = [
-        _mixed_at(below, ends, share) if is_sought else known
-        for (below, ends), is_sought, known in zip(found, sought, (mean_first, token, mean), strict=True)
-    ]
-    return np.stack(columns, axis=-1)
+    latest = np.maximum(np.log(np.maximum(waits, LEAST) / (1.0 - share)), 0.0)
+    yield first_below, requests.base_s + scale * latest
+    yield token_below, requests.token_s * np.exp(normal * relative)
+    yield whole_below, whole + normal * spread
 
 
 def _mixed_at(below: Callable[[FloatArray], FloatArray], ends: FloatArray, share: float) -> FloatArray:
