@@ -15,7 +15,10 @@ from app.cli.common_options import (
     DatabaseUrl,
     FrameworkFile,
     GpuPrice,
+    KeepOrder,
     Model,
+    Routing,
+    RoutingWeight,
     Tokens,
     Workload,
 )
@@ -35,21 +38,6 @@ app = typer.Typer(
 )
 add_groups(app)
 
-Routing = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--routing", metavar="FILE", help="Routing statistics: experts are placed for them; see experts show."
-    ),
-]
-RoutingWeight = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--routing-weight", metavar="NAME=WEIGHT", help="Weight of a workload; those not named are judged only."
-    ),
-]
-KeepOrder = Annotated[
-    bool, typer.Option("--keep-expert-order", help="Leave experts in contiguous blocks.", show_default=False)
-]
 Json = Annotated[bool, typer.Option("--json", help="Print the plan as JSON and nothing else.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Print hosts, memory by part and drift of links as well.")]
 PlanFile = Annotated[

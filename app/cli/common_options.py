@@ -42,3 +42,18 @@ GpuPrice = Annotated[
     float | None,
     typer.Option("--gpu-price", metavar="USD", help="Price of a GPU-hour in US dollars; default: list prices."),
 ]
+Routing = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--routing", metavar="FILE", help="Routing statistics: experts are placed for them; see experts show."
+    ),
+]
+RoutingWeight = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--routing-weight", metavar="NAME=WEIGHT", help="Weight of a workload; those not named are judged only."
+    ),
+]
+KeepOrder = Annotated[
+    bool, typer.Option("--keep-expert-order", help="Leave experts in contiguous blocks.", show_default=False)
+]

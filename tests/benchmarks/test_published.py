@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,16 +12,13 @@ from hypothesis import strategies as st
 from benchmarks.published import read_run
 from benchmarks.published_frameworks import LINES, generation_month, source_month
 from benchmarks.published_layouts import layout_counts, spread_layers
-from benchmarks.rows import Skipped, read_rows
+from benchmarks.rows import Skipped
 from cluster_models.cluster.gpus import Precision
-from cluster_models.training.adapters import Adapters
 from cluster_models.training.framework_choices import CudaGraphs, ExpertDispatch, Float8Scaling
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, frameworks
 from cluster_models.training.optimizer_states import FULL_STATES, MasterFormat, MomentFormat, OptimizerStates
 from cluster_models.training.workload import Recompute, RecomputeModule, Sharding
-from solver.runs import predict_runs
 
-ADAPTER_TABLE = Path(__file__).parents[2] / "benchmarks" / "data" / "published_adapters.csv"
 ROW = {
     "id": "L1",
     "source": "NVIDIA-NeMo/Megatron-Bridge, made up for a test, NeMo 25.11",
@@ -396,15 +392,3 @@ def test_the_script_of_a_guide_keeps_the_inputs_of_layers_in_the_host() -> None:
     assert read(notes="chunked loss; levers of the guide not all printed").offloaded_layers == 32
     assert read(notes="activation offload of 4 layers").offloaded_layers == 4
     assert read().offloaded_layers == 0
-
-
-def test_published_steps_of_adapters_are_predicted_though_none_was_fitted() -> None:
-    """Without a pipeline within a tenth, and none too long by more."""
-    rows = read_rows(ADAPTER_TABLE)
-    runs = [read_run(row) for row in rows]
-    assert {run.workload.adapters for run in runs} == {Adapters(16)}
-    errors = [found.step_s / (run.step_s or 1.0) - 1.0 for run, found in zip(runs, predict_runs(runs), strict=True)]
-    flat = [error for run, error in zip(runs, errors, strict=True) if run.configuration.degrees.pipeline == 1]
-    assert len(flat) == 6
-    assert max(map(abs, flat)) < 0.1
-    assert max(errors) < 0.1
