@@ -6,12 +6,10 @@ Authlib reads the provider's own description, and checks state, nonce, signature
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from typing import Any, Final
 
-from authlib.integrations.starlette_client import OAuth, OAuthError
 from fastapi import FastAPI, Request, Response
-from httpx2 import HTTPError
-from joserfc.errors import JoseError
 from sqlalchemy.orm import Session
 from starlette.middleware.sessions import SessionMiddleware
 
@@ -42,6 +40,9 @@ def install(app: FastAPI, settings: Settings) -> None:
     if not settings.oidc_issuer:
         return
     _check(settings)
+    # Imported late: a fifth of a second of the start, and most services have no provider.
+    from authlib.integrations.starlette_client import OAuth  # noqa: PLC0415
+
     oauth = OAuth()
     oauth.register(
         name="provider",
@@ -74,6 +75,16 @@ def _check(settings: Settings) -> None:
             raise CannotStart(f"MESHWRIGHT_OIDC_ROLES: {told}")
 
 
+@cache
+def _failures() -> tuple[type[Exception], ...]:
+    """What Authlib raises where a provider does not answer as it should."""
+    from authlib.integrations.starlette_client import OAuthError  # noqa: PLC0415 - see ``install``
+    from httpx2 import HTTPError  # noqa: PLC0415 - likewise
+    from joserfc.errors import JoseError  # noqa: PLC0415 - likewise
+
+    return OAuthError, JoseError, HTTPError, RuntimeError
+
+
 def is_there(request: Request) -> bool:
     """Whether people can sign in with a provider."""
     return hasattr(request.app.state, "provider")
@@ -84,7 +95,7 @@ async def way_there(request: Request) -> Response:
     address = str(request.base_url).rstrip("/") + ANSWER_PATH
     try:
         answer: Response = await request.app.state.provider.authorize_redirect(request, address)
-    except (OAuthError, HTTPError, RuntimeError) as error:
+    except _failures() as error:
         raise SignInFailed("The identity provider does not answer; try again in a moment.") from error
     return answer
 
@@ -93,7 +104,7 @@ async def claims_of_answer(request: Request) -> dict[str, Any]:
     """Claims of the identity token that the provider's answer leads to; raises ``SignInFailed``."""
     try:
         token = await request.app.state.provider.authorize_access_token(request)
-    except (OAuthError, JoseError, HTTPError, RuntimeError) as error:
+    except _failures() as error:
         raise SignInFailed("The identity provider's answer cannot be used; sign in again.") from error
     claims: dict[str, Any] = token.get("userinfo") or {}
     if not claims.get("sub"):

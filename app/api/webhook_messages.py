@@ -27,7 +27,7 @@ Cluster = Annotated[str, Field(description="Name of the cluster.", examples=["de
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 class _Message(_Part):

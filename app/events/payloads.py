@@ -39,7 +39,9 @@ P = TypeVar("P", bound="Payload")
 class Payload(BaseModel):
     """Base of what other systems send: fields that we do not need may be anything."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, coerce_numbers_to_str=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="ignore", frozen=True, coerce_numbers_to_str=True, allow_inf_nan=False, defer_build=True
+    )
 
 
 def entry(kind: type[P], value: object, *, path: str) -> P:

@@ -147,7 +147,7 @@ def _is_mostly_better(trial: Trial[Belief], other: Trial[Belief]) -> bool:
     """The same of few runs by signed ranks, which some large gains do not decide (Wilcoxon 1945)."""
     if len(trial.held_out) >= FEW:
         return True
-    from scipy.stats import wilcoxon  # noqa: PLC0415 - a second to import
+    from scipy.stats import wilcoxon
 
     return bool(wilcoxon(_gains(trial, other), alternative="greater").pvalue < 1.0 - SURELY)
 

@@ -212,6 +212,6 @@ def _thresholds(column: FloatArray) -> list[float]:
 def chance_of(slower: FloatArray, upper: BoolArray) -> float:
     """Probability that errors (r,) part so by chance into ``upper`` (r,) and the others."""
     # Imported late: it takes a third of a second, and a service that fits nothing has no use for it.
-    from scipy.stats import mannwhitneyu  # noqa: PLC0415
+    from scipy.stats import mannwhitneyu
 
     return float(mannwhitneyu(slower[upper], slower[~upper]).pvalue)

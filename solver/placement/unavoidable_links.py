@@ -15,8 +15,8 @@ from solver.candidates import BoolArray, FloatArray, IntArray
 def merges(times_s: FloatArray) -> FloatArray:
     """Single linkage of nodes by the faster way of ``times_s`` (N, N), as rows of SciPy's ``linkage``."""
     # Imported late: they take half a second, and a service has no use for them.
-    from scipy.cluster.hierarchy import linkage  # noqa: PLC0415
-    from scipy.spatial.distance import squareform  # noqa: PLC0415
+    from scipy.cluster.hierarchy import linkage
+    from scipy.spatial.distance import squareform
 
     faster = np.minimum(times_s, times_s.T)
     np.fill_diagonal(faster, 0.0)

@@ -13,7 +13,7 @@ from statistics import NormalDist
 from typing import Final
 
 import numpy as np
-from scipy.special import ndtr
+import scipy
 
 from cluster_models.serving.figures import Percentiles
 from cluster_models.serving.workload import ServingWorkload
@@ -147,10 +147,10 @@ def _mixtures(
 
     def token_below(value: FloatArray) -> FloatArray:
         ratio = np.log(np.maximum(value, LEAST)[:, np.newaxis] / tokens)
-        return np.asarray(ndtr(ratio / relative) @ requests.decoded)
+        return np.asarray(scipy.special.ndtr(ratio / relative) @ requests.decoded)
 
     def whole_below(value: FloatArray) -> FloatArray:
-        return np.asarray(ndtr((value[:, np.newaxis] - whole) / spread) @ requests.shares)
+        return np.asarray(scipy.special.ndtr((value[:, np.newaxis] - whole) / spread) @ requests.shares)
 
     latest = np.maximum(np.log(np.maximum(waits, LEAST) / (1.0 - share)), 0.0)
     yield first_below, requests.base_s + scale * latest

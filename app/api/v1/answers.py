@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from app.answers.addresses import PREFIX, Links, Moment, address
 from app.services.pagination import Page
@@ -19,6 +19,8 @@ Item = TypeVar("Item")
 
 class PageAnswer(BaseModel, Generic[T]):
     """A page of a list."""
+
+    model_config = ConfigDict(defer_build=True)
 
     items: list[T] = Field(description="The entries.")
     next_cursor: str | None = Field(description="Cursor of the next page; null on the last.")

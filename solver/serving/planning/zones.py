@@ -170,8 +170,8 @@ def _clusters(site: Site, members: Sequence[int]) -> Iterator[tuple[int, ...]]:
     if len(members) < 3:
         return
     # Imported late: they take half a second, and a service starts without them.
-    from scipy.cluster.hierarchy import fcluster, linkage  # noqa: PLC0415
-    from scipy.spatial.distance import squareform  # noqa: PLC0415
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
 
     rows = np.array(members)
     times = site.crossing_s[np.ix_(rows, rows)].copy()
