@@ -92,6 +92,8 @@ class Node:
     @property
     def free_gpus(self) -> tuple[int, ...]:
         """Numbers of the GPUs that no other job holds."""
+        if not self.gpus_in_use:
+            return tuple(range(self.gpu_count))
         return tuple(gpu for gpu in range(self.gpu_count) if gpu not in self.gpus_in_use)
 
     @property

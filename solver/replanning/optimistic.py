@@ -38,9 +38,12 @@ class SizeBounds:
     rank_bytes: FloatArray
 
 
+SITES: Final = 64
+"""Sites whose bounds are remembered: those of all jobs in question are asked for in every round."""
 NO_SIZES: Final = SizeBounds(np.empty(0, dtype=np.int64), np.empty(0), np.empty(0))
 
 
+@lru_cache(maxsize=SITES)
 def swap_rate(site: JobSite) -> float:
     """Tokens per second that the job's own configuration cannot beat on any units that serve; 0 with too few."""
     usable = np.flatnonzero(site.serves)
@@ -70,7 +73,7 @@ def restricted(placement: PlacementProblem, units: IntArray) -> PlacementProblem
     return replace(placement, nodes=len(units), arrays=kept)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=SITES)
 def shrink_bounds(site: JobSite) -> SizeBounds:
     """Bounds of all legal data sizes smaller than the job's own."""
     most = site.job.plan.configuration.degrees.data - 1
