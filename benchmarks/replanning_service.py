@@ -49,8 +49,8 @@ class Answered:
     """Outcome of one batch of reports.
 
     ``reply_s``, ``reply_cpu_s`` of the busiest thread and ``process_cpu_s``: until the reply, which has the safe
-    answer.  ``decision_s``: from the order to
-    decide to the proposal, of which the search may take 15 s.
+    answer.  ``decision_s``: from the order to decide to the proposal, of which the search may take 15 s;
+    ``decision_cpu_s``: of the solving processes that ended meanwhile.
     """
 
     case: str
@@ -60,6 +60,7 @@ class Answered:
     reply_cpu_s: float
     process_cpu_s: float
     decision_s: float
+    decision_cpu_s: float
     gap: float
     stopped_by: str
 
@@ -99,6 +100,11 @@ class Server:
             fields = (task / "stat").read_text().rsplit(")", 1)[1].split()
             found[task.name] = (int(fields[11]) + int(fields[12])) / _TICKS
         return found
+
+    def solvers_cpu_s(self) -> float:
+        """CPU seconds of all solving processes that ended."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[13]) + int(fields[14])) / _TICKS
 
     def is_solving(self) -> bool:
         """Whether the service has a solving process."""
@@ -189,10 +195,10 @@ def _answer(server: Server, cluster: str, case: str, lost: Sequence[str]) -> Ans
     reply_s = time.perf_counter() - started
     cpu_s = [seconds - before.get(thread, 0.0) for thread, seconds in server.cpu_s().items()]
     has_safe_answer = server.call("GET", f"/replans/{replan}")["has_safe_answer"]
-    asked = time.perf_counter()
+    asked, solved_s = time.perf_counter(), server.solvers_cpu_s()
     server.call("POST", f"/clusters/{cluster}/replans", {})
     _wait(lambda: server.call("GET", f"/replans/{replan}")["status"] not in {"collecting", "solving"})
-    decision_s = time.perf_counter() - asked
+    decision_s, decision_cpu_s = time.perf_counter() - asked, server.solvers_cpu_s() - solved_s
     found = server.call("GET", f"/replans/{replan}")
     for step in ("approve", "start", "complete"):
         server.call("POST", f"/replans/{replan}/{step}")
@@ -206,6 +212,7 @@ def _answer(server: Server, cluster: str, case: str, lost: Sequence[str]) -> Ans
         max(cpu_s),
         sum(cpu_s),
         decision_s,
+        decision_cpu_s,
         decision["gap"],
         decision["stopped_by"],
     )
@@ -289,7 +296,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(
             f"  {answer.case}: reply after {answer.reply_s:.2f} s ({answer.reply_cpu_s:.2f} s CPU, of the "
             f"process {answer.process_cpu_s:.2f} s) {safe} a safe "
-            f"answer; decision on {answer.jobs_touched} jobs after {answer.decision_s:.1f} s, "
+            f"answer; decision on {answer.jobs_touched} jobs after {answer.decision_s:.1f} s "
+            f"({answer.decision_cpu_s:.1f} s CPU), "
             f"gap {100 * answer.gap:.2f} % ({answer.stopped_by})"
         )
     return 0

@@ -42,7 +42,7 @@ def realise(
         elif not is_time_up():
             ask = next(ask for ask in asks[column.job.id] if ask.promise is pick)
             nodes = list(_open_nodes(problem, column, free))
-            option, new = _worked_out(column, ask, nodes, books.get(column.job.id), options)
+            option, new = keep_promise(column, ask, nodes, books.get(column.job.id), options)
             found += new
         if option is not None:
             free |= live_gpus(problem, column.job)
@@ -67,18 +67,23 @@ def _open_nodes(problem: ReplanProblem, column: JobColumns, free: set[Gpu]) -> I
             yield name
 
 
-def _worked_out(
+def keep_promise(
     column: JobColumns, ask: Ask, nodes: Sequence[str], book: ShapeBook | None, options: Callable[[], SearchOptions]
 ) -> tuple[RecoveryOption | None, int]:
-    """The best option of ``ask`` on ``nodes`` and how many are new; else the best known on as many nodes."""
+    """The best option of ``ask`` on ``nodes`` that takes no more than was promised, and how many are new.
+
+    Else the best known one; where none takes so little the best of ``ask`` all the same.
+    """
     answers = list(work_out(column, ask, nodes, book, options))
     new = len(column.add(answers))
-    if found := [answer for answer in answers if not isinstance(answer, ConsideredAction)]:
-        return max(found, key=lambda option: option.value_flop), new
+    found = [answer for answer in answers if not isinstance(answer, ConsideredAction)]
     own, usable = set(column.job.nodes), {*nodes, *column.job.nodes}
     known = [
         option
         for option in column.options
         if (held := {node for node, _ in option.holds}) <= usable and len(held - own) <= further_nodes(column, ask)
     ]
-    return max(known, key=lambda option: option.value_flop, default=None), new
+    for every in (found, known):
+        if kept := [option for option in every if len(option.holds) <= ask.gpus]:
+            return max(kept, key=lambda option: option.value_flop), new
+    return max(found, key=lambda option: option.value_flop, default=None), new

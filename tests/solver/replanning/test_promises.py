@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import Final
 
 from cluster_models.cluster.topology import NodeState
+from cluster_models.jobs.recovery import RecoveryAction
 from cluster_models.jobs.running import RecoveryPolicy
 from solver.problem import SearchOptions
 from solver.replanning.affected_jobs import asked_columns
 from solver.replanning.columns import first_options
 from solver.replanning.decide import limits_of
+from solver.replanning.node_allocation import keep_promise
 from solver.replanning.optimistic import NO_SIZES
 from solver.replanning.problem import ReplanProblem
 from solver.replanning.promises import POOL, asks_of
@@ -65,3 +67,19 @@ def test_every_option_keeps_the_promise_made_for_it() -> None:
                         for ask in promises
                         if ask.action is option.action
                     ), option.reason
+
+
+def test_a_promise_of_few_gpus_is_kept_by_no_option_of_more() -> None:
+    """Asked again it gives nothing new: the best option known would be three nodes, of which two were promised."""
+    whole = cluster(4)
+    problem = replan(after(whole, failed=["n00"]), [job("a", whole, names(whole), tensor=2)])
+    (column,) = asked_columns(problem, touched(problem))
+    first_options(column, ())
+    asks = asks_of(column, limits_of(problem, [column]).pools[POOL], NO_SIZES)
+    few = next(ask for ask in asks if ask.action is RecoveryAction.SHRINK_DATA_PARALLEL and ask.gpus == 4)
+    for new in (True, False):
+        option, added = keep_promise(column, few, (), None, SearchOptions)
+        assert option is not None
+        assert len(option.holds) == 4
+        assert bool(added) is new
+    assert len(column.best.holds) == 6
