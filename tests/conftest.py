@@ -21,7 +21,7 @@ from sqlalchemy import Engine
 
 from app.db.engine import SessionFactory, make_engine, make_session_factory
 from app.settings import Settings
-from tests.databases import PostgresServer, begin_at_newest
+from tests.databases import PostgresServer, begin_at_newest, share_compiled_statements
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=25)
 settings.register_profile("explore", derandomize=False, deadline=None)
@@ -58,6 +58,14 @@ def _one_command_line() -> Iterator[None]:
     """All commands, built once: each command of a test would build them anew, more than half of its time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_place_of_compiled_statements() -> Iterator[None]:
+    """What one engine has compiled, all others on such a database execute."""
+    with pytest.MonkeyPatch.context() as patch:
+        share_compiled_statements(patch)
         yield
 
 

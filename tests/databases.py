@@ -11,9 +11,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
+import pytest
 from sqlalchemy import Engine, create_engine, make_url, text
+from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.util import LRUCache
 
 from app.db import migrate
 from app.db.engine import make_engine, make_session_factory
@@ -54,6 +58,26 @@ def _start_once(settings: Settings) -> None:
     runtime.start()
     runtime.stop()
     engine.dispose()
+
+
+def share_compiled_statements(patch: pytest.MonkeyPatch) -> None:
+    """Let all engines on one kind of database keep compiled statements in one place.
+
+    SQLAlchemy keeps them by engine, and a test has engines of its own: it compiled every statement anew.
+    """
+    compiled: dict[tuple[Any, ...], LRUCache[Any, Any]] = {}
+    begin = Engine.__init__
+
+    def kind(dialect: Any) -> tuple[Any, ...]:
+        return type(dialect), dialect._json_serializer, dialect._json_deserializer
+
+    def begin_with_shared(engine: Engine, *arguments: Any, **options: Any) -> None:
+        begin(engine, *arguments, **options)
+        engine._compiled_cache = compiled.setdefault(kind(engine.dialect), LRUCache(20_000))
+
+    patch.setattr(Engine, "__init__", begin_with_shared)
+    patch.setattr(DefaultDialect, "__hash__", lambda dialect: hash(type(dialect)))
+    patch.setattr(DefaultDialect, "__eq__", lambda one, other: type(one) is type(other))
 
 
 class PostgresServer:
