@@ -67,10 +67,12 @@ def option_value(
 
 def moves_less_for_the_same(decision: BatchDecision, other: BatchDecision) -> bool:
     """Whether ``decision`` moves fewer ranks than ``other``, and each of its jobs loses too little to tell."""
-    own, worth = (
-        {made.job_id: made.value_flop for made in each.jobs}
-        | {made.job_id: made.value_flop for made in each.serving}
-        for each in (decision, other)
-    )
+    own, worth = (_values(each) for each in (decision, other))
     moved, most = (sum(len(made.migration.moved) for made in each.jobs) for each in (decision, other))
     return moved < most and all(value - own[job] <= WORTH_MOVING * abs(value) for job, value in worth.items())
+
+
+def _values(decision: BatchDecision) -> dict[str, float]:
+    """The value of each job's part in a decision, by job id."""
+    values = {made.job_id: made.value_flop for made in decision.jobs}
+    return values | {made.job_id: made.value_flop for made in decision.serving}
