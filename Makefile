@@ -29,10 +29,9 @@ WARM_UP_EXPERTS = maps=$$(mktemp -d) && $(BIN)/meshwright experts place --ranks 
 	--loads examples/routing/decode.json --expert-bytes 44e6 --steps 10000 && \
 	echo '[[90, 40, 21, 20, 12, 11, 10, 9]]' >$$maps/few.json && for ranks in 4 6; do $(BIN)/meshwright experts place \
 	--loads $$maps/few.json --ranks $$ranks --nodes 2 --slots 12 --router 2; done; done=$$?; rm -r $$maps; exit $$done
-# Loops that no command above comes to; should one of these tests fail, the run of all of them says so.
-WARM_UP_TESTS = $(BIN)/python -m pytest -k "by_transitions or hundreds or gains_by_mixing or loads_after" \
-	tests/app/cli/test_experts.py tests/solver/experts/test_moves_of_slots.py tests/solver/test_kind_mixes.py \
-	tests/solver/test_period_bound.py
+# Loops that no command above comes to; should one of these tests fail, the run of all of them says so.  All files are
+# collected, which compiles them once: each worker would do it.
+WARM_UP_TESTS = $(BIN)/python -m pytest -k "by_transitions_is_told or gains_by_mixing or loads_after_moves or no_assignment_is_faster"
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test serve manual fetch-tools lint format benchmarks benchmark-placement benchmark-experts benchmark-replanning benchmark-replanning-service \
