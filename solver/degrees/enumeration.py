@@ -274,7 +274,8 @@ def families_of(
         for code, schedule in enumerate(SCHEDULE_CODES)
         if schedule in workload.schedule and not (workload.adapters and schedule.splits_backward)
     )
-    legal = _shapes(architecture, workload.framework, codes, pipeline, micro_batches)
+    most_events = MOST_EVENTS // (micro_batches * pipeline)
+    legal = _shapes(architecture, workload.framework, codes, pipeline, micro_batches, most_events)
     allowed = (
         tuple(shape for shape in members if _allowed(workload, "virtual_pipeline", [shape.virtual]))
         for members in legal
@@ -284,11 +285,18 @@ def families_of(
 
 @lru_cache(maxsize=MOST_SHAPES)
 def _shapes(
-    architecture: Architecture, framework: Framework, codes: tuple[int, ...], pipeline: int, micro_batches: int
+    architecture: Architecture,
+    framework: Framework,
+    codes: tuple[int, ...],
+    pipeline: int,
+    micro_batches: int,
+    most_events: int,
 ) -> tuple[tuple[Shape, ...], tuple[Shape, ...]]:
-    """What the framework can run with the schedules of ``codes``: without virtual stages, and with several."""
+    """Shapes that the framework can run with the schedules of ``codes``: without virtual stages, and with several.
+
+    ``most_events`` bounds the chunks of a micro-batch on a rank.
+    """
     found: tuple[list[Shape], list[Shape]] = [], []
-    most_events = MOST_EVENTS // (micro_batches * pipeline)
     for code in codes:
         schedule = SCHEDULE_CODES[code]
         runs = partial(can_run, framework, schedule, pipeline=pipeline, micro_batches=micro_batches)
