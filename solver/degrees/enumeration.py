@@ -22,13 +22,12 @@ import numpy as np
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import ATTENDING, Mixer
 from cluster_models.training.frameworks import Framework
-from cluster_models.training.layer_splits import can_launch, simple_splits, takes_any_split
 from cluster_models.training.offload import least_offload, may_offload
 from cluster_models.training.plan import RankOrder
 from cluster_models.training.schedules import can_run
 from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.candidates import ORDER_CODES, SCHEDULE_CODES, SHARDING_CODES, CandidateBatch, IntArray, names_of
-from solver.degrees.layout import filled_stages
+from solver.degrees.layout import launchable
 from solver.pipeline.schedule import MOST_EVENTS, events_of_chunk
 
 COLUMNS: Final = len(names_of(CandidateBatch))
@@ -303,19 +302,9 @@ def _shapes(
         most = min(architecture.layers // pipeline, most_events // events_of_chunk(schedule))
         alike = [size for size in (1, 2, 3) if runs(virtual=size)]  # more than two stages are as legal as three
         for size in range(1, most + 1):
-            if min(size, 3) in alike and _launchable(architecture, framework, pipeline, size):
+            if min(size, 3) in alike and launchable(architecture, framework, pipeline, size):
                 found[size > 1].append(Shape(size, code))
     return tuple(found[0]), tuple(found[1])
-
-
-@cache
-def _launchable(architecture: Architecture, framework: Framework, pipeline: int, virtual: int) -> bool:
-    """Whether the framework's launcher can be told, or makes, some split of the layers among so many stages."""
-    if framework.fills_stages:
-        return virtual == 1 and filled_stages(architecture, pipeline) is not None
-    if takes_any_split(framework):
-        return True
-    return any(can_launch(framework, rows) for rows in simple_splits(architecture.layers, pipeline, virtual))
 
 
 def expert_tensor_legal(architecture: Architecture, workload: TrainingWorkload, expert_tensor: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 import numpy as np
@@ -88,6 +88,16 @@ def launchable_layout(
             tolerance = EVEN_TOLERANCE if split_of(rows) is LayerSplit.EVEN else 0.0
             found.append((round(loads.max() / (1 + tolerance) / weights.min(), 9), rows))
     return min(found)[1] if found else None
+
+
+@cache
+def launchable(architecture: Architecture, framework: Framework, pipeline: int, virtual: int) -> bool:
+    """Whether the framework's launcher can be told, or makes, some split of the layers among so many stages."""
+    if framework.fills_stages:
+        return virtual == 1 and filled_stages(architecture, pipeline) is not None
+    if takes_any_split(framework):
+        return True
+    return any(can_launch(framework, rows) for rows in simple_splits(architecture.layers, pipeline, virtual))
 
 
 def filled_stages(architecture: Architecture, pipeline: int) -> tuple[int, ...] | None:
