@@ -63,7 +63,7 @@ def _one_command_line() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_place_of_compiled_statements() -> Iterator[None]:
-    """What one engine has compiled, all others on such a database execute."""
+    """All engines on such a database execute statements that one of them has compiled."""
     with pytest.MonkeyPatch.context() as patch:
         share_compiled_statements(patch)
         yield

@@ -77,7 +77,7 @@ def _check(settings: Settings) -> None:
 
 @cache
 def _failures() -> tuple[type[Exception], ...]:
-    """What Authlib raises where a provider does not answer as it should."""
+    """Errors that Authlib raises where a provider does not answer as it should."""
     from authlib.integrations.starlette_client import OAuthError  # noqa: PLC0415 - see ``install``
     from httpx2 import HTTPError  # noqa: PLC0415 - likewise
     from joserfc.errors import JoseError  # noqa: PLC0415 - likewise

@@ -20,7 +20,7 @@ _SLOT_BYTES_PER_S: Final = 31.5e9
 
 @dataclass(frozen=True, slots=True)
 class HostMemory:
-    """What an owner states of a node; ``None`` where nothing is stated.
+    """Host figures that an owner states of a node; ``None`` where nothing is stated.
 
     ``memory_bytes`` of the node, its bandwidth ``memory_bytes_per_s``, and ``link_bytes_per_s`` of each GPU to it,
     nominal, one direction, while all GPUs of the node transfer.
@@ -39,7 +39,7 @@ class HostMemory:
 
 @dataclass(frozen=True, slots=True)
 class HostShare:
-    """What a node has for each of its GPUs, in the terms of ``HostMemory``.
+    """Memory and links that a node has for each of its GPUs, in the terms of ``HostMemory``.
 
     ``is_estimated``: some figure is that of the nodes in which the GPU kind is usually sold.
     """

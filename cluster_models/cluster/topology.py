@@ -164,7 +164,7 @@ class Cluster:
         object.__setattr__(self, "gpu_kinds", kinds)
 
     def _host_share(self, kind: GpuKind) -> HostShare | None:
-        """What nodes have for each GPU of a kind; ``None`` where none of them states any of it."""
+        """Host figures that nodes have for each GPU of a kind; ``None`` where none of them states any of it."""
         own = [node for node in self.nodes if node.gpu_kind == kind.name]
         if not any(node.host for node in own):
             return None

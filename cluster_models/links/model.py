@@ -52,7 +52,7 @@ class LinkModel:
     row_latency_s: FloatArray
     kinds: PairKinds
     derived: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
-    """What others worked out from these links (``solver.placement.link_times``), kept as long as they are."""
+    """Results worked out from these links elsewhere (``solver.placement.link_times``), kept as long as they are."""
 
     @property
     def classes(self) -> tuple[LinkClass, ...]:

@@ -94,7 +94,7 @@ def _selection(state: SearchState, chosen: Chosen, rivals: Sequence[int], plan: 
 def certificate_of(
     problem: PlanningProblem, options: SearchOptions, state: SearchState, stopped_by: StopReason
 ) -> Certificate:
-    """What the search proved of the best plan found."""
+    """Certificate of the best plan found: how far the search proved it."""
     objective, bound = state.best_objective, max(0.0, state.bound)
     gap = (objective - bound) / objective
     candidates = state.candidates

@@ -172,7 +172,7 @@ def _adapters(problem: PlanningProblem) -> list[Remark]:
 
 
 def _offload(candidate: Candidate) -> Iterator[Remark]:
-    """What the step in the nodes' memory rests on, and nodes that have not enough of it."""
+    """Warnings about figures that the step in the nodes' memory rests on, and about nodes with too little of it."""
     if not candidate.batch.optimizer_offload[0]:
         return
     for gpu in candidate.gpu_kinds:

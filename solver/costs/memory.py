@@ -316,7 +316,7 @@ class MemoryAccount:
 
 
 def _share(excess_bytes: FloatArray, freed_bytes: FloatArray) -> FloatArray:
-    """What of ``freed_bytes`` makes up for an excess; infinite where there is one and nothing to free."""
+    """Share of ``freed_bytes`` that makes up for an excess; infinite where there is one and nothing to free."""
     share = np.divide(excess_bytes, freed_bytes, out=np.full_like(excess_bytes, np.inf), where=freed_bytes > 0)
     return np.where(excess_bytes > 0, share, 0.0)
 

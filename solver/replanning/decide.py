@@ -362,7 +362,7 @@ def _choose(search: _Search) -> Relaxed | None:
 
 
 def _settle(search: _Search) -> None:
-    """Of choices that predictions cannot tell apart take what moves fewest ranks, within the gap asked for."""
+    """Take the choice that moves fewest ranks among those that predictions cannot tell apart, within the gap."""
     open_flop = search.objective - search.bound * (1 - search.options.gap)
     slack_flop = max(SAME * abs(search.objective), min(WORTH_MOVING * abs(search.objective), open_flop))
     search.chosen = dict(

@@ -1,4 +1,4 @@
-"""Of choices that are worth the same the one that moves fewest ranks: a second integer program after the first.
+"""The choice that moves fewest ranks among those worth the same: a second integer program after the first.
 
 Letters as in ``program``; m[o] ranks that move, l[o] what the job loses by o against the choice made, S the slack:
 

@@ -23,7 +23,7 @@ from solver.serving.mixes import Kinds
 from solver.serving.steady_state import Steady
 
 HALVINGS: Final = 11
-"""Of the range, in logarithms, in which the percentile of a mixture is sought: to a 2,000th of it."""
+"""Halvings of the range, in logarithms, in which a mixture's percentile is sought: to a 2,000th of it."""
 LEAST: Final = 1e-12
 
 

@@ -1,4 +1,4 @@
-"""What every route of the API does with its answer."""
+"""Answers of every route of the API: written once, in the thread that made them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of decisions that are worth the same, the one that moves fewest ranks, against every choice there is."""
+"""The decision that moves fewest ranks among those worth the same, against every choice there is."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def moving(made: RecoveryOption, ranks: int) -> RecoveryOption:
 
 
 def decided(*options: RecoveryOption, gap: float = 0.01) -> dict[str, RecoveryOption]:
-    """What a decision takes among options that were worked out beside its own jobs."""
+    """The choice of a decision among options that were worked out beside its own jobs."""
     problem = ReplanProblem(snapshot(hosts_of(1)), (), ())
     return dict(decide_beside(problem, Beside(options), ReplanOptions(gap=gap)).chosen)
 
