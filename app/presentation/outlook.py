@@ -26,8 +26,10 @@ class OutlookWords:
     remedies: tuple[str, ...] = ()
 
 
-def outlook_words(found: Outlook | NoPlan) -> OutlookWords:
+def outlook_words(found: Outlook | NoPlan | ServingOutlook | NoServingPlan) -> OutlookWords:
     """The words of an outlook."""
+    if isinstance(found, ServingOutlook | NoServingPlan):
+        return _serving_words(found)
     if isinstance(found, NoPlan):
         return OutlookWords(fits=False, sentence=reason_of(found), remedies=sentences(found.remedies))
     listed = f"{count(found.configurations)} configurations" + " looked at" * (not found.is_complete)
@@ -47,8 +49,7 @@ def outlook_words(found: Outlook | NoPlan) -> OutlookWords:
     return OutlookWords(True, sentence, tuple(figures))
 
 
-def serving_outlook_words(found: ServingOutlook | NoServingPlan) -> OutlookWords:
-    """The words of an outlook of serving."""
+def _serving_words(found: ServingOutlook | NoServingPlan) -> OutlookWords:
     if isinstance(found, NoServingPlan):
         nothing = nothing_serves(found)
         shown = (nothing.reason, nothing.nearest) if nothing.nearest else (nothing.reason,)

@@ -9,14 +9,11 @@ from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import ServiceDep
 from app.documents.plan import NoPlanDocument
 from app.documents.serving_plan import NoServingPlanDocument
-from app.services.planning.planning_problems import unstored_problem
-from app.services.planning.pricing_beside import outlook_for_request
-from app.services.planning.requests import AnyProblemRequest, ServingProblemRequest
-from app.services.planning.serving_plans import unstored_serving_problem
+from app.services.planning.pricing_beside import outlook_of
+from app.services.planning.requests import AnyProblemRequest
 from cluster_models.serving.refusal import NoServingPlan
 from cluster_models.training.plan import NoPlan
-from solver.outlook import outlook
-from solver.serving.outlook import serving_outlook
+from solver.outlook import Outlook
 
 router = APIRouter(tags=["plans"], route_class=BodyRoute)
 
@@ -30,12 +27,12 @@ def create_outlook(
     For training the number of configurations that fit and a first plan; for serving (a workload that says kind:
     serving) the smallest replica of each model, and about how many GPUs the load takes within its limits.
     """
-    if isinstance(document, ServingProblemRequest):
-        seen = outlook_for_request(serving_outlook, unstored_serving_problem(service.sessions, request=document))
-        return (
-            NoServingPlanDocument.from_no_plan(seen)
-            if isinstance(seen, NoServingPlan)
-            else ServingOutlookAnswer.from_value(seen)
-        )
-    found = outlook_for_request(outlook, unstored_problem(service.sessions, request=document))
-    return NoPlanDocument.from_value(found) if isinstance(found, NoPlan) else OutlookAnswer.from_value(found)
+    match outlook_of(service.sessions, document):
+        case NoPlan() as found:
+            return NoPlanDocument.from_value(found)
+        case Outlook() as found:
+            return OutlookAnswer.from_value(found)
+        case NoServingPlan() as found:
+            return NoServingPlanDocument.from_no_plan(found)
+        case found:
+            return ServingOutlookAnswer.from_value(found)

@@ -6,10 +6,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
+from app.db.engine import SessionFactory
 from app.documents.configuration import ConfigurationDocument
+from app.services.planning.planning_problems import unstored_problem
 from app.services.planning.predictions import Prediction, predict_configuration
+from app.services.planning.requests import ProblemRequest, ServingProblemRequest
+from app.services.planning.serving_plans import unstored_serving_problem
 from app.services.subprocesses import in_subprocess
+from cluster_models.serving.refusal import NoServingPlan
+from cluster_models.training.plan import NoPlan
+from solver.outlook import Outlook, outlook
 from solver.problem import PlanningProblem
+from solver.serving.outlook import ServingOutlook, serving_outlook
 from solver.serving.problem import ServingProblem
 
 Problem = TypeVar("Problem", PlanningProblem, ServingProblem)
@@ -28,6 +36,15 @@ def predict_for_request(problem: PlanningProblem, *, document: ConfigurationDocu
         priced = partial(predict_configuration, document=document)
         return in_subprocess(priced, problem, limit_s=LIMIT_S, what="configuration", command="meshwright predict")
     return predict_configuration(problem, document=document)
+
+
+def outlook_of(
+    sessions: SessionFactory, request: ProblemRequest | ServingProblemRequest
+) -> Outlook | NoPlan | ServingOutlook | NoServingPlan:
+    """The outlook of the problem that a request describes, nothing of it kept; raises as ``make_problem`` does."""
+    if isinstance(request, ServingProblemRequest):
+        return outlook_for_request(serving_outlook, unstored_serving_problem(sessions, request=request))
+    return outlook_for_request(outlook, unstored_problem(sessions, request=request))
 
 
 def outlook_for_request(seen: Callable[[Problem], Seen], problem: Problem) -> Seen:

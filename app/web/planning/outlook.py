@@ -14,14 +14,10 @@ import yaml
 from starlette.datastructures import URL
 
 from app.db.engine import SessionFactory
-from app.presentation.outlook import OutlookWords, outlook_words, serving_outlook_words
-from app.services.planning.planning_problems import unstored_problem
-from app.services.planning.pricing_beside import outlook_for_request
+from app.presentation.outlook import OutlookWords, outlook_words
+from app.services.planning.pricing_beside import outlook_of
 from app.services.planning.requests import PlanRequest, ServingPlanRequest
-from app.services.planning.serving_plans import unstored_serving_problem
 from app.web.planning.form import UPLOADS, Typed
-from solver.outlook import outlook
-from solver.serving.outlook import serving_outlook
 
 LONGEST_LINK: Final = 6_000
 """Characters of an address that every browser and proxy takes."""
@@ -52,13 +48,7 @@ def form_outlook(
     sessions: SessionFactory, asked: PlanRequest | ServingPlanRequest, values: Typed, *, empty: Typed, form: URL
 ) -> FormOutlook:
     """The outlook of a request that the form at ``form`` spells; raises ``InvalidInput``, and ``NotFound``."""
-    words = (
-        serving_outlook_words(
-            outlook_for_request(serving_outlook, unstored_serving_problem(sessions, request=asked))
-        )
-        if isinstance(asked, ServingPlanRequest)
-        else outlook_words(outlook_for_request(outlook, unstored_problem(sessions, request=asked)))
-    )
+    words = outlook_words(outlook_of(sessions, asked))
     base = str(form.replace(path="", query="", fragment=""))
     return FormOutlook(words, _link(form.path, values, empty), _requests(asked, base))
 
