@@ -247,9 +247,9 @@ def _times(times: list[float]) -> str:
 
 
 def _cpu_s(process: psutil.Process) -> float:
-    """Seconds of processor time of a process and of the children that it has waited for."""
-    used = process.cpu_times()
-    return float(used.user + used.system + used.children_user + used.children_system)
+    """Seconds of processor time of a process and of those it has started, as far as they run or were waited for."""
+    used = [each.cpu_times() for each in (process, *process.children(recursive=True))]
+    return float(sum(each.user + each.system + each.children_user + each.children_system for each in used))
 
 
 def metrics(here: Site) -> str:

@@ -23,6 +23,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from app.jobs.forks import Child, can_fork, forked
+
 POLL_S: Final = 0.2
 STDERR_TAIL_BYTES: Final = 4000
 
@@ -57,7 +59,7 @@ def run_child(
     on_progress: Callable[[dict[str, Any]], None],
     should_stop: Callable[[], bool],
 ) -> ChildEnd:
-    """Run ``command`` to its end.
+    """Run ``command`` to its end; our own commands run as forks.
 
     ``on_progress`` gets each progress object, and ``should_stop`` is asked several times a second.  The child and
     all processes it started are gone on return, and so is its folder for temporary files.
@@ -65,15 +67,15 @@ def run_child(
     scratch_root.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix="solve-", dir=scratch_root))
     try:
-        with _started(command, scratch) as process:
-            ending, answer = _follow(process, request, time.monotonic() + hard_limit_s, on_progress, should_stop)
-        return ChildEnd(ending, answer, process.returncode, _tail(scratch / "stderr"))
+        with (forked if can_fork(command) else _started)(command, scratch) as child, _fed(child, request):
+            ending, answer = _follow(child, time.monotonic() + hard_limit_s, on_progress, should_stop)
+        return ChildEnd(ending, answer, child.exit_code, _tail(scratch / "stderr"))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
 @contextmanager
-def _started(command: Sequence[str], scratch: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _started(command: Sequence[str], scratch: Path) -> Iterator[Child]:
     """The running child, leader of a process group that is killed in the end."""
     with (scratch / "stderr").open("wb") as stderr:
         process = subprocess.Popen(  # noqa: S603 - the command is the operator's setting
@@ -85,28 +87,25 @@ def _started(command: Sequence[str], scratch: Path) -> Iterator[subprocess.Popen
             env=os.environ | {"TMPDIR": str(scratch)},
             start_new_session=True,
         )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    child = Child(process.stdin, process.stdout)
     try:
-        yield process
+        yield child
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            with suppress(OSError):
-                assert pipe is not None
-                pipe.close()
+        child.exit_code = process.wait()
 
 
 def _follow(
-    process: subprocess.Popen[bytes],
-    request: bytes,
+    child: Child,
     deadline: float,
     on_progress: Callable[[dict[str, Any]], None],
     should_stop: Callable[[], bool],
 ) -> tuple[Ending, dict[str, Any] | None]:
     lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-    for work, arguments in ((_feed, (process, request)), (_read, (process, lines))):
-        threading.Thread(target=work, args=arguments, daemon=True).start()
+    threading.Thread(target=_read, args=(child, lines), daemon=True).start()
     while True:
         if should_stop():
             return Ending.STOPPED, None
@@ -123,18 +122,28 @@ def _follow(
             on_progress(message)
 
 
-def _feed(process: subprocess.Popen[bytes], request: bytes) -> None:
-    """Write the request and leave the pipe open; a child that died before it read everything shows elsewhere."""
-    assert process.stdin is not None
-    with suppress(OSError, ValueError):
-        process.stdin.write(request + b"\n")
-        process.stdin.flush()
+@contextmanager
+def _fed(child: Child, request: bytes) -> Iterator[None]:
+    """Write the request and leave the pipe open to the end; a child that died before it read it shows elsewhere."""
+    ended = threading.Event()
+
+    def feed() -> None:
+        with suppress(OSError), child.stdin:
+            child.stdin.write(request + b"\n")
+            child.stdin.flush()
+            ended.wait()
+
+    threading.Thread(target=feed, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
-def _read(process: subprocess.Popen[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:
-    assert process.stdout is not None
-    with suppress(OSError, ValueError):
-        for line in process.stdout:
+def _read(child: Child, lines: queue.SimpleQueue[bytes | None]) -> None:
+    """Hand over each line, then ``None``."""
+    with child.stdout, suppress(OSError):
+        for line in child.stdout:
             lines.put(line)
     lines.put(None)
 

@@ -16,7 +16,7 @@ from sqlalchemy import make_url
 
 from app.db.engine import OWN_FOLDER, SessionFactory, transaction
 from app.db.postgres import with_link_timeouts
-from app.jobs import workflows
+from app.jobs import forks, workflows
 from app.jobs.client import JobClient
 from app.jobs.context import JobContext
 from app.jobs.keeper import Keeper
@@ -94,6 +94,8 @@ class JobRuntime:
                 polling_interval_sec=QUEUE_POLL_S if kind in (JobKind.SOLVE, JobKind.DECIDE) else IDLE_QUEUE_POLL_S,
                 on_conflict="always_update",
             )
+        if forks.can_fork(settings.solve_command):
+            forks.prepare()
         self._keeper.round()
         self._keeper.start()
         log.info("solving", executor_id=self._context.executor_id, slots=slots)

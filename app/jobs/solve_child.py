@@ -33,10 +33,10 @@ class Request:
 
 def main() -> None:
     """Read the request, solve it, write the answer."""
-    answer_one(_answer)
+    answer_one(work)
 
 
-def _answer(message: dict[str, Any], out: IO[str]) -> dict[str, Any]:
+def work(message: dict[str, Any], out: IO[str]) -> dict[str, Any]:
     """The answer to a problem of any kind; one of serving has a goal."""
     if "fleet" in message:
         return solve_fleet(message, out)

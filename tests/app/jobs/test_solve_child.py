@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,10 @@ def test_nothing_fits_is_an_answer(tmp_path: Path) -> None:
 
 def test_too_little_memory_ends_the_solve_alone(tmp_path: Path) -> None:
     """Under a limit that leaves no room there is no plan: the process says so, or dies where a library gives up."""
-    end = _solve(tmp_path, _request(memory_limit_bytes=1024**2))
+    cluster = small_cluster()
+    nodes = tuple(replace(cluster.nodes[0], name=f"n{number}", nvlink_domain=f"n{number}") for number in range(200))
+    large = jsonable(make_snapshot(replace(cluster, nodes=nodes), ()))
+    end = _solve(tmp_path, _request(snapshot=large, memory_limit_bytes=1024**2))
     assert end.ending in {Ending.ANSWERED, Ending.CRASHED}
     assert end.answer is None or end.answer["kind"] == "failed"
 
