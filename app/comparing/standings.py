@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,7 +10,7 @@ from app.comparing.launch_arguments import OwnLaunch, has_launch_arguments, read
 from app.comparing.shorthand import is_shorthand, read_shorthand
 from app.documents.configuration import ConfigurationDocument
 from app.exports.readback.megatron import GROUP
-from app.services.planning.predictions import predict_configuration
+from app.services.planning.predictions import Prediction, predict_configuration
 from cluster_models.errors import InvalidConfiguration, InvalidInput
 from cluster_models.training.comparison import Comparison
 from cluster_models.training.interleaving import micro_batch_group
@@ -92,14 +92,21 @@ def _check_group(launch: OwnLaunch, workload: TrainingWorkload) -> None:
         )
 
 
-def priced(problem: PlanningProblem, document: ConfigurationDocument, plan: Plan) -> Plan:
-    """The configuration as a plan; one that does not fit the memory is priced, too.
+def priced(
+    problem: PlanningProblem,
+    document: ConfigurationDocument,
+    plan: Plan,
+    *,
+    predicted: Callable[..., Prediction] = predict_configuration,
+) -> Plan:
+    """The configuration as a plan, by ``predict_configuration`` or what does the same elsewhere.
 
-    That of ``plan`` itself is where the plan has placed it, unless it names its hosts.
+    One that does not fit the memory is priced, too.  That of ``plan`` itself is where the plan has placed it,
+    unless it names its hosts.
     """
     if document.hosts is None and document.to_configuration(problem.architecture) == plan.configuration:
         return plan
-    return predict_configuration(problem, document=document).plan
+    return predicted(problem, document=document).plan
 
 
 def priced_again(problem: PlanningProblem, plan: Plan) -> Plan:

@@ -21,7 +21,7 @@ from app.documents.plan import PlanDocument
 from app.resources import Service
 from app.serialization import jsonable, make_snapshot
 from app.services.clusters import snapshots
-from app.services.planning import plans, solves
+from app.services.planning import plans, pricing_beside, solves
 from app.services.planning.predictions import predict_configuration
 from cluster_models.training.plan import Plan
 from cluster_models.training.workload import Recompute
@@ -101,6 +101,26 @@ def test_differences_add_up_and_the_run_is_priced(stored: tuple[TestClient, str]
     assert own["run_days"] == pytest.approx(1e12 / own["tokens_per_s"] / 86400)
     assert own["usd_per_day"] == 2.0 * 8 * 24
     assert other["run_usd"] > own["run_usd"]
+
+
+def test_large_contenders_are_priced_beside_the_web_process(
+    stored: tuple[TestClient, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As predictions are; a web thread would be busy for all of them together."""
+    client, plan_id = stored
+    beside: list[str] = []
+
+    def in_subprocess(function: Any, *arguments: object, what: str, **_more: object) -> Any:
+        beside.append(what)
+        return function(*arguments)
+
+    monkeypatch.setattr(pricing_beside, "in_subprocess", in_subprocess)
+    monkeypatch.setattr(pricing_beside, "MOST_NODES", 2 * len(small_cluster().nodes))
+    for many, expected in ((2, 0), (3, 3)):
+        others = [{"launch": f"tp{number}"} for number in (1, 2, 4)[:many]]
+        answer = client.post(ADDRESS, json={"plan": plan_id, "others": others})
+        assert answer.status_code == 200, answer.text
+        assert len(beside) == expected
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from app.comparing.documents import ComparisonRequest, OtherRequest
 from app.comparing.standings import Contender, Standing, configuration_in, priced, standings
 from app.db.engine import SessionFactory
 from app.services.field_paths import errors_under
 from app.services.planning import plans
+from app.services.planning.pricing_beside import predict_for_request
 from cluster_models.training.plan import Plan
 from solver.problem import PlanningProblem
 
@@ -25,18 +28,20 @@ def compare_stored(sessions: SessionFactory, *, request: ComparisonRequest) -> t
     contenders = []
     for index, other in enumerate(request.others):
         with errors_under(f"others[{index}]"):
-            its = stored[other.plan] if other.plan else _priced(other, plan, problem, request.gpus)
+            its = stored[other.plan] if other.plan else _priced(other, plan, problem, request)
         configuration = its.configuration
         name = other.name or f"{configuration.degrees} mb{configuration.micro_batch}"
         contenders.append(Contender(name, its))
     return plan, standings(plan, contenders)
 
 
-def _priced(other: OtherRequest, plan: Plan, problem: PlanningProblem, gpus: int | None) -> Plan:
+def _priced(other: OtherRequest, plan: Plan, problem: PlanningProblem, request: ComparisonRequest) -> Plan:
     """The other plan, in full or as arguments, priced on the snapshot of ``plan``."""
+    predicted = partial(predict_for_request, alike=len(request.others))
     if other.configuration is not None:
         with errors_under("configuration"):
-            return priced(problem, other.configuration, plan)
+            return priced(problem, other.configuration, plan, predicted=predicted)
     assert other.launch is not None, "the request has one of the three"
     with errors_under("launch"):
-        return priced(problem, configuration_in(other.launch, plan, gpus=gpus), plan)
+        given = configuration_in(other.launch, plan, gpus=request.gpus)
+        return priced(problem, given, plan, predicted=predicted)

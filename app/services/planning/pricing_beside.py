@@ -1,4 +1,4 @@
-"""Predictions and outlooks for requests: in the web process where they take a second, larger ones beside it."""
+"""Predictions, comparisons, outlooks for requests: beside the web process where they take more than a second."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ MOST_PASSES: Final = 100_000
 LIMIT_S: Final = 120.0
 
 
-def predict_for_request(problem: PlanningProblem, *, document: ConfigurationDocument) -> Prediction:
-    """``predict_configuration``; raises ``NotReady`` as well."""
-    if _is_large(problem, _passes(problem, document)):
+def predict_for_request(problem: PlanningProblem, *, document: ConfigurationDocument, alike: int = 1) -> Prediction:
+    """``predict_configuration``, one of ``alike`` for the same request; raises ``NotReady`` as well."""
+    if _is_large(problem, _passes(problem, document), alike=alike):
         priced = partial(predict_configuration, document=document)
         return in_subprocess(priced, problem, limit_s=LIMIT_S, what="configuration", command="meshwright predict")
     return predict_configuration(problem, document=document)
@@ -54,8 +54,8 @@ def outlook_for_request(seen: Callable[[Problem], Seen], problem: Problem) -> Se
     return seen(problem)
 
 
-def _is_large(problem: PlanningProblem | ServingProblem, passes: float = 0.0) -> bool:
-    return len(problem.snapshot.cluster.nodes) > MOST_NODES or passes > MOST_PASSES
+def _is_large(problem: PlanningProblem | ServingProblem, passes: float = 0.0, *, alike: int = 1) -> bool:
+    return alike * len(problem.snapshot.cluster.nodes) > MOST_NODES or alike * passes > MOST_PASSES
 
 
 def _passes(problem: PlanningProblem, document: ConfigurationDocument) -> float:

@@ -35,6 +35,10 @@ def test_what_is_large_is_priced_beside_the_web_process(limit: str, monkeypatch:
     monkeypatch.setattr(pricing_beside, limit, 1)
     assert predict_for_request(PROBLEM, document=GIVEN) == expected
     assert beside == ["configuration 120 meshwright predict"]
+    monkeypatch.setattr(pricing_beside, limit, 40)
+    assert predict_for_request(PROBLEM, document=GIVEN, alike=20) == expected
+    assert len(beside) == 2
+    monkeypatch.setattr(pricing_beside, limit, 1)
     if limit == "MOST_NODES":
         assert outlook_for_request(outlook, PROBLEM) == outlook(PROBLEM)
-        assert beside[1:] == ["cluster 120 meshwright plan"]
+        assert beside[2:] == ["cluster 120 meshwright plan"]
