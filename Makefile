@@ -2,7 +2,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-TEST_WORKERS ?= 2
+# One more than two cores: a sixth of the time tests wait for databases, browsers and clocks.
+TEST_WORKERS ?= 3
 CLUSTER ?= examples/clusters/h100-17-nodes.yaml
 MODEL ?= llama-3-70b
 WORKLOAD ?= examples/workloads/llama-3-70b-8k.yaml

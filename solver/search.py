@@ -139,31 +139,6 @@ def _plan(
     if not (taken(space.priced, space.kept.mask).excess_bytes <= 0).any():
         return no_plan_by_rules(problem, options, space.fabrics, space.priced, space.kept)
     spent_s = time.monotonic() - started
-    return plan_within(
-        problem,
-        space,
-        options,
-        spent_s=spent_s,
-        on_progress=on_progress,
-        is_cancelled=is_cancelled,
-        choice=problem.workload.choice,
-    )
-
-
-def plan_within(
-    problem: PlanningProblem,
-    space: SearchSpace,
-    options: SearchOptions,
-    *,
-    spent_s: float = 0.0,
-    on_progress: OnProgress | None = None,
-    is_cancelled: IsCancelled | None = None,
-    choice: Choice = Choice.FASTEST,
-) -> Plan | NoPlan:
-    """The best plan of a space in which some candidate fits into memory and may keep all rules.
-
-    ``spent_s`` of the time limit are gone already; ``choice`` says which of plans as good is taken.
-    """
     found = search_within(
         problem,
         space,
@@ -171,7 +146,7 @@ def plan_within(
         spent_s=spent_s,
         on_progress=on_progress,
         is_cancelled=is_cancelled,
-        choice=choice,
+        choice=problem.workload.choice,
     )
     if isinstance(found, NoPlan):
         return found
@@ -188,7 +163,10 @@ def search_within(
     is_cancelled: IsCancelled | None = None,
     choice: Choice = Choice.FASTEST,
 ) -> Searched | NoPlan:
-    """As ``plan_within``, up to the candidate that is taken."""
+    """The plan taken from a space in which some candidate fits into memory and may keep all rules.
+
+    ``spent_s`` of the time limit are gone already; ``choice`` says which of plans as good is taken.
+    """
     started = time.monotonic() - spent_s
     state = first_state(taken(space.priced, space.kept.mask), space.fabrics)
 

@@ -108,7 +108,6 @@ _GEMMA3: Final = replace(
 )
 PHI3: Final = Family("phi3", ("Phi3ForCausalLM",), kv_heads_default_to_heads=True, window=WindowKeys())
 _USE_BIAS: Final = Flag("use_bias", default=False)
-_MLP_BIAS: Final = Flag("mlp_bias", default=False)
 
 _SMOLLM3: Final = replace(
     LLAMA,

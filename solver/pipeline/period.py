@@ -26,7 +26,7 @@ from typing import Final, overload
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from solver.ilp import ModelBuilder, Terms, solve_relaxation
+from solver.ilp import ModelBuilder, Terms
 from solver.pipeline.schedule import Schedule
 
 Duration = tuple[float, Terms]
@@ -115,22 +115,6 @@ def steady_periods(pipeline: int, virtual: int, micro_batches: int | IntArray) -
         return micro_batches - pipeline
     whole_rounds = micro_batches % pipeline == 0
     return (micro_batches // pipeline - 1) * whole_rounds - 1
-
-
-def pipeline_period(duration_s: FloatArray, delay_s: FloatArray, *, blocking: bool = False) -> float:
-    """Seconds per period: per micro-batch under 1F1B, per ``P`` micro-batches under interleaved 1F1B.
-
-    ``duration_s`` (2, C) and ``delay_s`` (2, P) as for ``solver.pipeline.simulation.simulate``: the delay of a
-    backward belongs to the rank that sends it.
-    """
-    builder = ModelBuilder()
-    period = int(builder.add_columns(1, cost=1.0)[0])
-    duration: list[list[Duration]] = [[(float(value), ()) for value in way] for way in duration_s]
-    delay: list[list[Duration]] = [[(float(value), ()) for value in way] for way in delay_s]
-    ranks = len(delay_s[0])
-    waits = period_waits(ranks, len(duration_s[0]) // ranks, blocking=blocking)
-    _add_waits(builder, waits, period, duration, delay)
-    return solve_relaxation(builder.build()).objective
 
 
 def add_period_bound(

@@ -95,11 +95,12 @@ class Pricing:
         """(P, N) nodes that a rank cannot have in ``branch``: with them all routes cost more than the nodes."""
         price, most = prices.price, prices.budget + PROOF
         through = cheapest_through(self._labels, self._reached, price)
-        result = through + np.sort(through[-1])[: self._count - 1].sum() > most
+        others = float(np.sort(through[-1])[: self._count - 1].sum())
+        result: BoolArray = np.greater(through + others, most)
         for s in range(len(price)):
             together = branch.partners(s, chains)
             for node in np.flatnonzero(~result[s] & ~branch.chosen[s]):
-                absent = ~together[node] & ~result[s]
+                absent = ~(together[node] | result[s])
                 if not absent.any() or out_of_time():
                     continue
                 self.work += NS_PER_EXTENSION * self._arcs
@@ -109,4 +110,4 @@ class Pricing:
                 through = cheapest_through(self._labels, self._reached, with_node)
                 ends = np.sort(through[-1])[: self._count]
                 result[s, node] = max(ends.sum(), through[s, node] + ends[:-1].sum()) > most
-        return np.asarray(result, dtype=np.bool_)
+        return result

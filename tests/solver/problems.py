@@ -40,7 +40,7 @@ DENSE = Architecture(
     tied_embeddings=False,
 )
 SPARSE = replace(DENSE, name="tiny-sparse", layers=4, mlp_hidden=0, experts=Experts(count=4, active=2, hidden=2816))
-EXACT = SearchOptions(gap=0.0, time_limit_s=60.0)
+EXACT = SearchOptions(gap=0.0, time_limit_s=60.0, alternatives=2)
 """The whole proof: no candidate that could still be better is left aside."""
 
 Rates = Mapping[tuple[str, str], float]

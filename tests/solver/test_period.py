@@ -17,11 +17,11 @@ from solver.pipeline import period as period_module
 from solver.pipeline.period import (
     Duration,
     Waits,
+    _add_waits,
     add_period_bound,
     least_period_s,
     least_step_s,
     period_waits,
-    pipeline_period,
     slots_of_period,
     steady_periods,
 )
@@ -49,6 +49,22 @@ def stages_of(shape: tuple[int, int], seed: int, *, wild: bool = False) -> tuple
         duration = duration * random.lognormal(0.0, random.choice([0.3, 1.0, 3.0]), duration.shape)
         delay = delay * random.lognormal(0.0, 1.0, delay.shape)
     return duration, delay
+
+
+def pipeline_period(duration_s: FloatArray, delay_s: FloatArray, *, blocking: bool = False) -> float:
+    """Seconds per period: per micro-batch under 1F1B, per ``P`` micro-batches under interleaved 1F1B.
+
+    ``duration_s`` (2, C) and ``delay_s`` (2, P) as for ``solver.pipeline.simulation.simulate``: the delay of a
+    backward belongs to the rank that sends it.
+    """
+    builder = ModelBuilder()
+    period = int(builder.add_columns(1, cost=1.0)[0])
+    duration: list[list[Duration]] = [[(float(value), ()) for value in way] for way in duration_s]
+    delay: list[list[Duration]] = [[(float(value), ()) for value in way] for way in delay_s]
+    ranks = len(delay_s[0])
+    waits = period_waits(ranks, len(duration_s[0]) // ranks, blocking=blocking)
+    _add_waits(builder, waits, period, duration, delay)
+    return solve_relaxation(builder.build()).objective
 
 
 def last_backward_s(schedule: Schedule, duration: FloatArray, delay: FloatArray) -> float:

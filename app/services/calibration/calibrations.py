@@ -6,7 +6,7 @@ import uuid
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import delete, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.db.insert import insert_if_absent
@@ -14,6 +14,7 @@ from app.db.tables import CalibrationKindRow, CalibrationRow
 from app.documents.calibration import CalibrationDocument
 from app.services.errors import NameTaken, NotFound
 from app.services.pagination import Page, in_order
+from app.services.rows import delete_where, row_where
 from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.errors import InvalidInput
 from cluster_models.training.plan import Plan
@@ -80,10 +81,7 @@ def get_calibration(session: Session, *, name: str) -> StoredCalibration:
 
 def delete_calibration(session: Session, *, name: str) -> None:
     """Forget a calibration; plans keep the parameters they were made with."""
-    if not session.scalars(
-        delete(CalibrationRow).where(CalibrationRow.name == name).returning(CalibrationRow.id)
-    ).all():
-        raise NotFound("calibration", name)
+    delete_where(session, CalibrationRow, CalibrationRow.name == name, "calibration", name)
 
 
 def resolve_calibration(session: Session, *, name: str) -> FittedParameters:
@@ -117,10 +115,7 @@ def calibration_of_plan(session: Session, *, plan: Plan) -> FittedParameters | N
 
 
 def _row(session: Session, name: str) -> CalibrationRow:
-    row = session.scalar(select(CalibrationRow).where(CalibrationRow.name == name))
-    if row is None:
-        raise NotFound("calibration", name)
-    return row
+    return row_where(session, CalibrationRow, CalibrationRow.name == name, "calibration", name)
 
 
 def _record(row: CalibrationRow) -> CalibrationRecord:

@@ -18,6 +18,7 @@ from app.services.clusters.clusters import ClusterRecord, StoredCluster
 from app.services.errors import NotFound
 from app.services.pagination import Page, newest_first
 from app.services.preconditions import ExpectedVersions
+from app.services.rows import row_where
 from cluster_models.cluster.measurements import Sample
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.cluster.topology import Cluster
@@ -144,10 +145,7 @@ def get_snapshot(session: Session, *, snapshot_id: str) -> ClusterSnapshot:
 
 def find_snapshot(session: Session, *, snapshot_id: str) -> SnapshotRecord:
     """Record of a snapshot, without its content."""
-    row = session.scalar(select(SnapshotRow).where(SnapshotRow.id == snapshot_id))
-    if row is None:
-        raise NotFound("snapshot", snapshot_id)
-    return _record(row)
+    return _record(row_where(session, SnapshotRow, SnapshotRow.id == snapshot_id, "snapshot", snapshot_id))
 
 
 def list_snapshots(

@@ -12,17 +12,15 @@ from app.db.replan_tables import ReplanRow
 from app.db.running_tables import RunningPlanRow
 from app.db.status import OPEN_REPLANS, ReplanStatus, RunningPlanStatus
 from app.services.clusters import clusters
-from app.services.errors import NotFound, WrongStatus
+from app.services.errors import WrongStatus
 from app.services.planning.solves import failure
+from app.services.rows import row_by_id
 from app.services.running import occupancy
 
 
 def row_of(session: Session, replan_id: str) -> ReplanRow:
     """The row of that id; raises ``NotFound``."""
-    row = session.get(ReplanRow, replan_id)
-    if row is None:
-        raise NotFound("replan", replan_id)
-    return row
+    return row_by_id(session, ReplanRow, replan_id, "replan")
 
 
 def open_row(session: Session, cluster_id: str) -> ReplanRow | None:

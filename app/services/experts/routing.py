@@ -20,6 +20,7 @@ from app.services.errors import NameTaken, NotFound
 from app.services.experts.packed_counts import packed, unpacked
 from app.services.pagination import Page, in_order
 from app.services.preconditions import ExpectedVersions, check_version
+from app.services.rows import row_where
 from cluster_models.errors import InvalidInput
 from cluster_models.routing.counts import RoutedWorkload
 
@@ -150,10 +151,7 @@ def _locked(session: Session, name: str, expected: ExpectedVersions) -> RoutingR
 
 
 def _row(session: Session, name: str) -> RoutingRow:
-    row = session.scalar(select(RoutingRow).where(RoutingRow.name == name))
-    if row is None:
-        raise NotFound("set of routing statistics", name)
-    return row
+    return row_where(session, RoutingRow, RoutingRow.name == name, "set of routing statistics", name)
 
 
 def _record(row: RoutingRow) -> RoutingRecord:

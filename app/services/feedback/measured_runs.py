@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Select, delete, select
+from sqlalchemy import Select, select
 from sqlalchemy.orm import Session, undefer
 
 from app.db.feedback_tables import MeasuredRunRow
@@ -21,6 +21,7 @@ from app.services.clusters import clusters
 from app.services.errors import NotFound
 from app.services.pagination import Page, newest_first
 from app.services.planning import plans
+from app.services.rows import delete_where, row_by_id
 from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.calibration.run_report import PredictedRun, RunReport
 from cluster_models.calibration.training_run import TrainingRun
@@ -130,10 +131,7 @@ def record_run(
 
 def get_run(session: Session, *, run_id: str) -> MeasuredRunRecord:
     """The measured run of that id; raises ``NotFound``."""
-    row = session.get(MeasuredRunRow, run_id)
-    if row is None:
-        raise NotFound("measured run", run_id)
-    return _record(row)
+    return _record(row_by_id(session, MeasuredRunRow, run_id, "measured run"))
 
 
 def list_runs(
@@ -163,9 +161,7 @@ def runs_to_fit(session: Session, *, wanted: RunFilter, most: int) -> tuple[Trai
 
 def delete_run(session: Session, *, run_id: str) -> None:
     """Forget a run that was measured wrongly; raises ``NotFound``."""
-    gone = session.scalars(delete(MeasuredRunRow).where(MeasuredRunRow.id == run_id).returning(MeasuredRunRow.id))
-    if not gone.all():
-        raise NotFound("measured run", run_id)
+    delete_where(session, MeasuredRunRow, MeasuredRunRow.id == run_id, "measured run", run_id)
 
 
 def _newest(session: Session, wanted: RunFilter, most: int, *options: Any) -> Sequence[MeasuredRunRow]:

@@ -16,6 +16,7 @@ from app.db.replan_tables import EventSourceRow
 from app.events.signatures import NotVerified, verify
 from app.services.clusters import clusters
 from app.services.errors import NameTaken, NotAuthentic, NotFound
+from app.services.rows import row_by_id
 from app.services.webhooks import webhooks
 from cluster_models.errors import InvalidInput
 
@@ -113,10 +114,7 @@ def check_authentic(session: Session, *, source_id: str, body: bytes, headers: M
 
 
 def _row(session: Session, source_id: str) -> EventSourceRow:
-    row = session.get(EventSourceRow, source_id)
-    if row is None:
-        raise NotFound("event source", source_id)
-    return row
+    return row_by_id(session, EventSourceRow, source_id, "event source")
 
 
 def _source(row: EventSourceRow) -> EventSource:

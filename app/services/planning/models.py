@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.db.insert import insert_if_absent
@@ -18,6 +18,7 @@ from app.serialization import jsonable, load
 from app.services.errors import NameTaken, NotFound
 from app.services.field_paths import errors_under
 from app.services.pagination import Page, in_order
+from app.services.rows import delete_where
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.catalogue import catalogue_model, catalogue_models
 
@@ -80,8 +81,7 @@ def resolve_model(session: Session, *, model: str | Mapping[str, Any]) -> Archit
 
 def delete_model(session: Session, *, name: str) -> None:
     """Forget a stored model; plans keep their copy."""
-    if not session.scalars(delete(ModelRow).where(ModelRow.name == name).returning(ModelRow.id)).all():
-        raise NotFound("stored model", name)
+    delete_where(session, ModelRow, ModelRow.name == name, "stored model", name)
 
 
 def _record(row: ModelRow) -> ModelRecord:

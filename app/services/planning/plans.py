@@ -16,12 +16,13 @@ from app.db.tables import PlanRow
 from app.serialization import jsonable, load
 from app.services import idempotency
 from app.services.clusters import snapshots
-from app.services.errors import NotFound, NotReady
+from app.services.errors import NotReady
 from app.services.pagination import Page, newest_first
 from app.services.planning import solves, turns
 from app.services.planning.course import CoursePoint, course_of
 from app.services.planning.planning_problems import make_problem, search_options
 from app.services.planning.requests import PlanRequest, SearchRequest
+from app.services.rows import row_by_id
 from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.model.architecture import Architecture
@@ -239,10 +240,7 @@ def row_of_kind(session: Session, plan_id: str, kind: PlanKind) -> PlanRow:
 
 
 def _row(session: Session, plan_id: str) -> PlanRow:
-    row = session.get(PlanRow, plan_id)
-    if row is None:
-        raise NotFound("plan", plan_id)
-    return row
+    return row_by_id(session, PlanRow, plan_id, "plan")
 
 
 def _record(row: PlanRow) -> PlanRecord:

@@ -19,6 +19,7 @@ from app.services.clusters import clusters
 from app.services.errors import NotFound, WrongStatus
 from app.services.pagination import Page, newest_first
 from app.services.planning import plans, serving_plans
+from app.services.rows import row_by_id
 from app.services.running import occupancy
 from app.services.running.plan_contents import (
     AnyPlan,
@@ -290,7 +291,4 @@ def _demand(row: RunningPlanRow, status: RunningPlanStatus) -> None:
 
 
 def _row(session: Session, running_plan_id: str) -> RunningPlanRow:
-    row = session.get(RunningPlanRow, running_plan_id)
-    if row is None:
-        raise NotFound("running plan", running_plan_id)
-    return row
+    return row_by_id(session, RunningPlanRow, running_plan_id, "running plan")

@@ -24,6 +24,7 @@ from app.db.status import DeliveryStatus
 from app.db.webhook_tables import WebhookDeliveryRow, WebhookEndpointRow
 from app.services.errors import NotFound, WrongStatus
 from app.services.pagination import Page, newest_first
+from app.services.rows import row_by_id
 from cluster_models.errors import InvalidInput
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what secrets begin with
@@ -282,10 +283,7 @@ def _add_message(session: Session, endpoint_id: str, event_type: str, body: str,
 
 
 def _row(session: Session, endpoint_id: str) -> WebhookEndpointRow:
-    row = session.get(WebhookEndpointRow, endpoint_id)
-    if row is None:
-        raise NotFound("webhook endpoint", endpoint_id)
-    return row
+    return row_by_id(session, WebhookEndpointRow, endpoint_id, "webhook endpoint")
 
 
 def _endpoint(row: WebhookEndpointRow) -> Endpoint:
