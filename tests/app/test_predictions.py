@@ -46,3 +46,12 @@ def test_virtual_stages_need_a_framework_that_has_them() -> None:
     degrees = DegreesDocument(tensor=2, pipeline=2, data=2, virtual_pipeline=2)
     with pytest.raises(InvalidConfiguration, match="has no interleaving"):
         predict_configuration(_problem("megatron-deepspeed-2024"), document=ConfigurationDocument(degrees=degrees))
+
+
+def test_a_node_to_avoid_is_neither_used_nor_missed() -> None:
+    """Under a workload that avoids one of three nodes the others carry the configuration."""
+    asked = _problem("megatron-core-0.12")
+    asked = replace(asked, workload=replace(asked.workload, avoid_nodes=("a",)))
+    found = predict_configuration(asked, document=ConfigurationDocument(degrees=DEGREES)).plan
+    assert sorted(found.placement.hosts) == ["b", "c"]
+    assert found.unused_nodes == ()

@@ -81,7 +81,6 @@ def _violations(plan: Plan, problem: PlanningProblem) -> tuple[str, ...]:
         offload=tuple(Offload),
         schedule=tuple(PipelineSchedule),
         max_gpus=None,
-        avoid_nodes=(),
     )
     asked = replace(problem, workload=workload)
     judged = plan if plan.workload is None else replace(plan, workload=workload)
