@@ -35,7 +35,7 @@ WARM_UP_EXPERTS = maps=$$(mktemp -d) && $(BIN)/meshwright experts place --ranks 
 WARM_UP_TESTS = $(BIN)/python -m pytest -k "by_transitions_is_told or gains_by_mixing or loads_after_moves or no_assignment_is_faster"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test serve manual fetch-tools lint format benchmarks benchmark-placement benchmark-experts benchmark-replanning benchmark-replanning-service \
+.PHONY: help demo test serve manual figures fetch-tools lint format benchmarks benchmark-placement benchmark-experts benchmark-replanning benchmark-replanning-service \
   benchmark-spot-replay lock sbom audit browser clean
 
 help: ## list what can be made
@@ -53,6 +53,9 @@ test: $(INSTALLED_DEV) browser ## run every check and test
 manual: $(INSTALLED_DEV) ## build the manual, which the service then shows under /manual
 	$(BIN)/sphinx-build --quiet --fail-on-warning --conf-dir docs/manual . app/web/manual_pages
 	@echo "open app/web/manual_pages/index.html, or /manual of a running service"
+
+figures: $(INSTALLED_DEV) ## draw the figures of the manual anew
+	$(BIN)/python docs/manual/figures.py
 
 fetch-tools: $(INSTALLED_DEV) ## fetch the sources of launchers and engines that exports are tested on, about 400 MB
 	$(BIN)/python -m tests.app.exports.fetch_tools
