@@ -13,12 +13,18 @@ from app.cli.common_options import (
     Calibration,
     Cluster,
     DatabaseUrl,
+    Effort,
     FrameworkFile,
     GpuPrice,
     KeepOrder,
     Model,
+    PlanFile,
     Routing,
     RoutingWeight,
+    Seed,
+    SolverName,
+    Store,
+    TimeLimit,
     Tokens,
     Workload,
 )
@@ -40,9 +46,6 @@ add_groups(app)
 
 Json = Annotated[bool, typer.Option("--json", help="Print the plan as JSON and nothing else.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Print hosts, memory by part and drift of links as well.")]
-PlanFile = Annotated[
-    Path | None, typer.Option("--output", metavar="FILE", help="Also write the plan as JSON to a file.")
-]
 Given = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Option of the format: image, queue, namespace, command ..."),
@@ -61,19 +64,13 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
     routing_weight: RoutingWeight = None,
     keep_expert_order: KeepOrder = False,
     as_json: Json = False,
-    time_limit: Annotated[
-        float | None, typer.Option("--time-limit", metavar="SECONDS", help="Stop searching after so long.")
-    ] = None,
-    effort: Annotated[
-        int | None, typer.Option("--effort", min=1, max=100, help="Scale of every work budget.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of the search.")] = None,
+    time_limit: TimeLimit = None,
+    effort: Effort = None,
+    seed: Seed = None,
     gap: Annotated[
         float | None, typer.Option("--gap", metavar="FRACTION", help="Good enough: 0.01 = 1 % from optimal.")
     ] = None,
-    backend: Annotated[
-        str | None, typer.Option("--backend", metavar="cbc|highs", help="Integer programming solver.")
-    ] = None,
+    backend: SolverName = None,
     robust: Annotated[
         bool, typer.Option("--robust", help="Take the plan that loses least when predictions are off.")
     ] = False,
@@ -228,7 +225,7 @@ def import_files(  # noqa: PLR0913 - one argument for each option
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="Write the cluster file that plan takes.")
     ] = None,
-    store: Annotated[bool, typer.Option("--store", help="Keep it in the service's database.")] = False,
+    store: Store = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the whole report as JSON and nothing else.")
     ] = False,
@@ -336,7 +333,7 @@ def calibrate(  # noqa: PLR0913 - one argument for each option
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the calibration as JSON and nothing else.")
     ] = False,
-    store: Annotated[bool, typer.Option("--store", help="Keep it in the service's database.")] = False,
+    store: Store = False,
     database_url: DatabaseUrl = None,
 ) -> None:
     """Fit the cost model to own runs, a profile of the own GPU, or points of serving."""

@@ -57,3 +57,19 @@ RoutingWeight = Annotated[
 KeepOrder = Annotated[
     bool, typer.Option("--keep-expert-order", help="Leave experts in contiguous blocks.", show_default=False)
 ]
+PlanFile = Annotated[
+    Path | None, typer.Option("--output", metavar="FILE", help="Also write the plan as JSON to a file.")
+]
+TimeLimit = Annotated[
+    float | None, typer.Option("--time-limit", metavar="SECONDS", help="Stop searching after so long.")
+]
+Effort = Annotated[int | None, typer.Option("--effort", min=1, max=100, help="Scale of every work budget.")]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of the search.")]
+SolverName = Annotated[
+    str | None, typer.Option("--backend", metavar="cbc|highs", help="Integer programming solver.")
+]
+Most = Annotated[int, typer.Option("--most", min=1, help="At most so many.")]
+Store = Annotated[bool, typer.Option("--store", help="Keep it in the service's database.")]
+EventFile = Annotated[
+    str | None, typer.Option("--events", metavar="FILE", help="Reports of a monitoring system; - reads a pipe.")
+]

@@ -117,12 +117,17 @@ def as_options() -> Iterator[None]:
         raise InvalidDocument(problems) from error
 
 
+def flags_of(*fields: str) -> dict[str, str]:
+    """The options that stand for fields of a request."""
+    return {field: _OPTIONS.get(field, f"--{field.replace('_', '-')}") for field in fields}
+
+
 def _option(field: str) -> str:
     """The option that stands for a field; names of files stay."""
     name = re.split(r"[.\[]", field, maxsplit=1)[0]
     if field.startswith("--") or not name.replace("_", "").isalpha():
         return field
-    return _OPTIONS.get(name, f"--{name.replace('_', '-')}") + field[len(name) :]
+    return flags_of(name)[name] + field[len(name) :]
 
 
 def _router(text: str) -> RouterDocument:

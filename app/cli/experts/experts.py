@@ -160,8 +160,7 @@ def _asked(given: Place, found: RoutingRead, model: Architecture | None) -> Prep
 
 def _typed(fields: Mapping[str, Any], workloads: str | None) -> dict[str, Any]:
     """The fields that were given, with the workloads to plan for."""
-    found = {name: value for name, value in fields.items() if value is not None}
-    return found if workloads is None else found | {"workloads": _planned(workloads)}
+    return dict(fields) if workloads is None else {**fields, "workloads": _planned(workloads)}
 
 
 def counted(found: RoutingRead) -> tuple[RoutedWorkload, ...]:

@@ -89,7 +89,7 @@ def _placed(
         "gpu_kind": layout.gpu_kind,
         "tokens_per_gpu": layout.tokens_per_gpu,
         "workloads": names,
-        **{name: value for name, value in given.fields.items() if value is not None},
+        **given.fields,
     }
     with as_options():
         document = read_document(PlacementFields, fields, what="options")

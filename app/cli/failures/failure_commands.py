@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.common_options import ClusterName, DatabaseUrl, Json
+from app.cli.common_options import ClusterName, DatabaseUrl, EventFile, Json
 from app.cli.endings import reported
 from app.cli.failures.job_commands import app as jobs_app
 from app.cli.failures.replan_commands import AdapterName, Degraded, Draining, Lost, replan, resilience
@@ -30,9 +30,7 @@ def report(  # noqa: PLR0913 - one argument for each option
     recovered: Annotated[
         list[str] | None, typer.Option("--recovered", metavar="PART", help="What works again.")
     ] = None,
-    events: Annotated[
-        str | None, typer.Option("--events", metavar="FILE", help="Reports of a monitoring system; - reads a pipe.")
-    ] = None,
+    events: EventFile = None,
     adapter: AdapterName = None,
     source: Annotated[
         str | None, typer.Option("--source", metavar="NAME", help="Who says so; default: operator, or the format.")

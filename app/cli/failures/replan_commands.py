@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.common_options import DecisionFolder, Json, LaunchFormats, LaunchOptions
+from app.cli.common_options import DecisionFolder, Effort, EventFile, Json, LaunchFormats, LaunchOptions, Seed
 from app.cli.endings import reported
 
 Lost = Annotated[
@@ -23,9 +23,6 @@ Degraded = Annotated[
 ]
 Draining = Annotated[
     list[str] | None, typer.Option("--draining", metavar="PART", help="What works and must be left soon.")
-]
-Events = Annotated[
-    str | None, typer.Option("--events", metavar="FILE", help="Reports of a monitoring system; - reads a pipe.")
 ]
 AdapterName = Annotated[
     str | None,
@@ -62,7 +59,7 @@ def replan(  # noqa: PLR0913 - one argument for each option
     lost: Lost = None,
     degraded: Degraded = None,
     draining: Draining = None,
-    events: Events = None,
+    events: EventFile = None,
     adapter: AdapterName = None,
     horizon: Annotated[
         str | None, typer.Option("--horizon", metavar="TIME", help="Weigh work against moves over: 6h, 90m, 2d.")
@@ -82,10 +79,8 @@ def replan(  # noqa: PLR0913 - one argument for each option
     time_limit: Annotated[
         float | None, typer.Option("--time-limit", metavar="SECONDS", help="Decide within so long; default 15.")
     ] = None,
-    effort: Annotated[
-        int | None, typer.Option("--effort", min=1, max=100, help="Scale of every work budget.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of the search.")] = None,
+    effort: Effort = None,
+    seed: Seed = None,
     safe: Annotated[bool, typer.Option("--safe", help="Only the safe answer, in about a second.")] = False,
     as_json: Json = False,
     output: DecisionFolder = None,

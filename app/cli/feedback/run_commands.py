@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.common_options import DatabaseUrl, Json
+from app.cli.common_options import DatabaseUrl, Json, Most
 from app.cli.endings import reported
 
 app = typer.Typer(
@@ -60,7 +60,7 @@ def list_runs(
     *,
     cluster: OnCluster = None,
     framework: OfFramework = None,
-    most: Annotated[int, typer.Option("--most", min=1, help="At most so many.")] = 20,
+    most: Most = 20,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> None:

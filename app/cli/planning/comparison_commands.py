@@ -37,13 +37,8 @@ def compare(  # noqa: PLR0913, PLR0917 - one argument for each option
     workload: Annotated[
         str | None, typer.Option("--workload", metavar="FILE", help="Workload file; default: that of the plan.")
     ] = None,
-    framework_file: Annotated[
-        str | None,
-        typer.Option("--framework-file", metavar="FILE", help="What your framework does; see frameworks show."),
-    ] = None,
-    calibration: Annotated[
-        str | None, typer.Option("--calibration", metavar="FILE", help="Own calibration; see calibrate.")
-    ] = None,
+    framework_file: FrameworkFile = None,
+    calibration: Calibration = None,
     routing: Annotated[
         list[Path] | None, typer.Option("--routing", metavar="FILE", help="Routing statistics, as for plan.")
     ] = None,

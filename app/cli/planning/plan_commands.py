@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.common_options import Cluster, DatabaseUrl, Json
+from app.cli.common_options import Cluster, DatabaseUrl, Json, Most, PlanFile, SolverName, TimeLimit
 from app.cli.endings import reported
 
 app = typer.Typer(help="Look at the plans of a service, and call them off.", no_args_is_help=True)
@@ -23,12 +23,8 @@ def fleet(
         typer.Argument(metavar="FLEET_FILE", help="Jobs, their weights, deadlines and budgets, and offers."),
     ],
     cluster: Cluster,
-    time_limit: Annotated[
-        float | None, typer.Option("--time-limit", metavar="SECONDS", help="Stop searching after so long.")
-    ] = None,
-    backend: Annotated[
-        str | None, typer.Option("--backend", metavar="cbc|highs", help="Integer programming solver.")
-    ] = None,
+    time_limit: TimeLimit = None,
+    backend: SolverName = None,
     as_json: Json = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print the step of each job by GPUs as well.")] = False,
     output: Annotated[
@@ -53,7 +49,7 @@ def list_plans(
     status: Annotated[
         str | None, typer.Option("--status", metavar="STATUS", help="Only those: queued, running, succeeded ...")
     ] = None,
-    most: Annotated[int, typer.Option("--most", min=1, help="At most so many.")] = 20,
+    most: Most = 20,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> None:
@@ -69,9 +65,7 @@ def show(
     *,
     plan: PlanId,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print hosts, memory by part and more.")] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Also write the plan as JSON to a file.")
-    ] = None,
+    output: PlanFile = None,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> None:
