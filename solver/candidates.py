@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from cluster_models.training.context_exchange import exchange_code
 from cluster_models.training.plan import Configuration, RankOrder
 from cluster_models.training.schedules import PipelineSchedule, model_columns
 from cluster_models.training.workload import Recompute, RecomputeModule, Sharding
@@ -34,7 +35,7 @@ class CandidateBatch:
     ``modules`` the sum of the ``MODULE_BITS`` that selective recomputation names, ``recompute_layers`` those of
     each chunk that full recomputation is limited to, 0: all, ``sharding_ranks`` the data and context ranks of a
     group that shares parameters out, 0: all, ``optimizer_offload`` the percent of optimizer states in the nodes'
-    memory.
+    memory, ``exchange`` the code of context ranks' exchange (``cluster_models.training.context_exchange``).
     """
 
     tensor: IntArray
@@ -53,6 +54,7 @@ class CandidateBatch:
     recompute_layers: IntArray
     sharding_ranks: IntArray
     optimizer_offload: IntArray
+    exchange: IntArray
 
     def __len__(self) -> int:
         return len(self.tensor)
@@ -144,5 +146,6 @@ def batch_of(configuration: Configuration) -> CandidateBatch:
         configuration.recompute_layers,
         configuration.sharding_ranks,
         configuration.optimizer_offload,
+        exchange_code(configuration.context_exchange, configuration.head_ranks, degrees.context),
     )
     return CandidateBatch(*(np.array([value], dtype=np.int64) for value in columns))

@@ -13,9 +13,11 @@ from itertools import takewhile
 from typing import Any, Final
 
 from app.documents.configuration import ConfigurationDocument, DegreesDocument
+from app.exports.context_exchanges import BY_NAME
 from app.exports.offloading import percent_said
 from app.exports.readback.megatron import GROUP, Rows, even_rows, rows_of_layout, sharding_of
 from cluster_models.errors import InvalidConfiguration, InvalidInput
+from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.plan import RankOrder
 from cluster_models.training.recompute import MODULES_BY_NAME
 from cluster_models.training.workload import WHOLE_OFFLOAD, Recompute, RecomputeModule, Sharding
@@ -23,6 +25,8 @@ from cluster_models.training.workload import WHOLE_OFFLOAD, Recompute, Recompute
 TENSOR: Final = "--tensor-model-parallel-size"
 PIPELINE: Final = "--pipeline-model-parallel-size"
 CONTEXT: Final = "--context-parallel-size"
+EXCHANGE: Final = "--cp-comm-type"
+GROUPS: Final = "--hierarchical-context-parallel-sizes"
 EXPERTS: Final = "--num-experts"
 EXPERT: Final = "--expert-model-parallel-size"
 EXPERT_TENSOR: Final = "--expert-tensor-parallel-size"
@@ -124,6 +128,7 @@ def read_launch(text: str, *, layers: int, gpus: int) -> OwnLaunch:
             **_recomputation(given, rows),
             sharding=_sharding(given),
             optimizer_offload_percent=_offload(given),
+            **_exchange(given, context),
             rank_order=RankOrder.PIPELINE_BEFORE_DATA
             if given.has("--use-tp-pp-dp-mapping")
             else RankOrder.DATA_BEFORE_PIPELINE,
@@ -133,6 +138,25 @@ def read_launch(text: str, *, layers: int, gpus: int) -> OwnLaunch:
         global_batch=given.number(GLOBAL_BATCH, 0) or None,
         micro_batch_group=given.number(GROUP, pipeline),
     )
+
+
+def _exchange(given: _Flags, context: int) -> dict[str, Any]:
+    """How context ranks exchange: in a ring unless told otherwise, in all layers alike."""
+    names = dict.fromkeys(given.words(EXCHANGE)) if context > 1 else {}
+    if len(names) > 1:
+        raise InvalidConfiguration(EXCHANGE, list(names), "differs by layer, which is not priced")
+    if not names:
+        return {}
+    name = next(iter(names))
+    if name not in BY_NAME:
+        raise InvalidConfiguration(EXCHANGE, name, "is not priced", f"use {' or '.join(BY_NAME)}")
+    exchange = BY_NAME[name]
+    if exchange is not ContextExchange.HIERARCHICAL:
+        return {"context_exchange": exchange}
+    sizes = [int(size) for size in given.words(GROUPS) if size.isascii() and size.isdigit()]
+    if len(sizes) != 2 or sizes[0] * sizes[1] != context:
+        raise InvalidConfiguration(GROUPS, sizes, f"must be two sizes that make {context} context ranks")
+    return {"context_exchange": exchange, "head_ranks": sizes[0]}
 
 
 class _Flags:

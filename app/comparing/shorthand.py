@@ -1,7 +1,7 @@
 """Configurations in the shorthand that plans are named by: ``tp4 pp8 dp2 vpp4 mb1 recompute=full``.
 
 Recomputation may name modules or a number of layers: ``recompute=selective:moe_act``, ``recompute=full:2``;
-``offload=50`` is a share of the optimizer states in percent.
+``offload=50`` is a share of the optimizer states in percent, ``exchange=hierarchical:8`` that of context ranks.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final
 from app.documents.configuration import ConfigurationDocument, DegreesDocument
 from app.documents.reading import close_name
 from cluster_models.errors import InvalidConfiguration
+from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.plan import Configuration, Degrees, Plan
 from cluster_models.training.recompute import read_recomputation, recomputation_words
 from cluster_models.training.schedules import PipelineSchedule
@@ -28,6 +29,7 @@ _DEGREES: Final = {
 }
 _MICRO_BATCH: Final = ("mb", "mbs")
 _OFFLOAD: Final = "offload"
+_EXCHANGE: Final = "exchange"
 _CHOICES: Final = {
     "sharding": tuple(Sharding),
     "schedule": tuple(PipelineSchedule),
@@ -65,6 +67,8 @@ def read_shorthand(text: str, plan: Plan, *, gpus: int) -> ConfigurationDocument
     if found is not None:
         return ConfigurationDocument.from_value(found)
     policy, modules, layers = read_recomputation(choices.get("recomputation", own.recomputation))
+    alike = own.exchange_words if degrees.context == own.degrees.context else str(ContextExchange.RING)
+    exchange, _, head_ranks = choices.get("exchange_words", alike).partition(":")
     return ConfigurationDocument(
         degrees=DegreesDocument.from_value(degrees),
         micro_batch_sequences=micro_batch or own.micro_batch,
@@ -73,6 +77,8 @@ def read_shorthand(text: str, plan: Plan, *, gpus: int) -> ConfigurationDocument
         recompute_layers=layers,
         sharding=Sharding(choices.get("sharding", own.sharding)),
         optimizer_offload_percent=int(choices.get("optimizer_offload", own.optimizer_offload)),
+        context_exchange=ContextExchange(exchange),
+        head_ranks=int(head_ranks or 0),
         schedule=PipelineSchedule(choices.get("schedule", own.schedule)),
     )
 
@@ -101,7 +107,7 @@ def _words(text: str) -> tuple[dict[str, int], int | None, dict[str, str]]:
 def _setting(word: str) -> dict[str, str]:
     """A setting that is no degree, by its name in ``Configuration``."""
     choice = _CHOICE.fullmatch(word)
-    if choice is None or choice[1] not in ("recompute", _OFFLOAD, *_CHOICES):
+    if choice is None or choice[1] not in ("recompute", _OFFLOAD, _EXCHANGE, *_CHOICES):
         raise _unknown(word)
     name, value = choice[1], choice[2]
     if name == "recompute":
@@ -110,6 +116,12 @@ def _setting(word: str) -> dict[str, str]:
         if not value.isdigit() or int(value) > WHOLE_OFFLOAD:
             raise InvalidConfiguration(name, value, f"is a share in percent, from 0 to {WHOLE_OFFLOAD}")
         return {"optimizer_offload": str(int(value))}
+    if name == _EXCHANGE:
+        exchange, _, ranks = value.partition(":")
+        if exchange not in [*ContextExchange] or not (ranks or "0").isdigit():
+            known = close_name(exchange, [str(each) for each in ContextExchange])
+            raise InvalidConfiguration(name, value, "is no exchange of context ranks", known)
+        return {"exchange_words": value}
     if value not in _CHOICES[name]:
         known = close_name(value, [str(each) for each in _CHOICES[name]])
         raise InvalidConfiguration(name, value, "is no choice", known)

@@ -13,6 +13,7 @@ from cluster_models.cluster.topology import MOST_NODES
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.experts import MOST_LAYERS
+from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.plan import Configuration, Degrees, Plan, RankOrder
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import WHOLE_OFFLOAD, Recompute, RecomputeModule, Sharding
@@ -72,6 +73,15 @@ class ConfigurationDocument(ValueDocument[Configuration]):
     )
     optimizer_offload_percent: Annotated[WholeNumber, Field(le=WHOLE_OFFLOAD), Holds("optimizer_offload")] = Field(
         0, description="Share of the optimizer states in the nodes' memory.", examples=[0]
+    )
+    context_exchange: ContextExchange = Field(
+        ContextExchange.RING,
+        description="How context ranks meet the keys and values of a whole sequence: ring, gather, all_to_all "
+        "(Ulysses) or hierarchical (all_to_all among head_ranks, a ring over their groups).",
+        examples=["ring"],
+    )
+    head_ranks: WholeNumber = Field(
+        0, description="Context ranks that exchange heads in a hierarchical exchange; else 0.", examples=[0]
     )
     rank_order: RankOrder = Field(
         RankOrder.DATA_BEFORE_PIPELINE,
@@ -136,6 +146,8 @@ class ConfigurationDocument(ValueDocument[Configuration]):
             sharding=self.sharding,
             sharding_ranks=self.sharding_ranks,
             optimizer_offload=self.optimizer_offload_percent,
+            context_exchange=self.context_exchange,
+            head_ranks=self.head_ranks,
             rank_order=self.rank_order,
             stage_layers=tuple(tuple(row) for row in layers),
             schedule=self.schedule,

@@ -32,6 +32,7 @@ from app.documents.serving_words import refuse_serving
 from app.documents.values import Computed, Holds, ValueDocument
 from cluster_models.cluster.gpus import Precision
 from cluster_models.cluster.topology import MOST_NODES
+from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.schedules import PipelineSchedule
@@ -77,8 +78,8 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
     """One training workload.
 
     Degrees are called tensor, pipeline, data, context, expert, expert_tensor, virtual_pipeline and micro_batch
-    (sequences).  ``recompute_layers``, ``sharding_ranks`` and ``optimizer_offload`` (percent) are pinned and
-    forbidden like a degree, and may be 0.
+    (sequences).  ``recompute_layers``, ``sharding_ranks``, ``optimizer_offload`` (percent) and ``head_ranks`` are
+    pinned and forbidden like a degree, and may be 0.
     """
 
     sequence_length: Annotated[Count, Field(le=LONGEST_SEQUENCE)] = Field(
@@ -165,6 +166,14 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
         "master weights, all or a share; FSDP's shards with them), where the framework does so.",
         examples=[["none", "optimizer"]],
     )
+    context_exchange: list[ContextExchange] = Field(
+        list(_DEFAULT.context_exchange),
+        min_length=1,
+        max_length=_MOST_VALUES,
+        description="How context ranks may meet the keys and values of a whole sequence, where framework and model "
+        "allow it: ring, gather, all_to_all (Ulysses), hierarchical (all_to_all in a node, a ring over nodes).",
+        examples=[["ring", "all_to_all"]],
+    )
     schedule: list[PipelineSchedule] = Field(
         list(_DEFAULT.schedule),
         min_length=1,
@@ -184,7 +193,7 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
     pinned: Annotated[dict[str, Whole], _by_name(Count, WholeNumber)] = Field(
         default_factory=dict,
         max_length=_MOST_VALUES,
-        description="Degrees, recompute_layers, sharding_ranks or optimizer_offload with one allowed value.",
+        description="Degrees, recompute_layers, sharding_ranks, optimizer_offload or head_ranks with one value.",
         examples=[{"tensor": 8}],
     )
     forbidden: Annotated[
@@ -193,7 +202,8 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
     ] = Field(
         default_factory=dict,
         max_length=_MOST_VALUES,
-        description="Values that a degree, recompute_layers, sharding_ranks or optimizer_offload must not take.",
+        description="Values that a degree, recompute_layers, sharding_ranks, optimizer_offload or head_ranks must "
+        "not take.",
         examples=[{"context": [2, 4]}],
     )
     max_gpus: Count | None = Field(None, description="GPUs to use at most; absent = all.", examples=[128])
@@ -266,6 +276,7 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
                 "recompute_modules": tuple(dict.fromkeys(self.recompute_modules)),
                 "sharding": tuple(dict.fromkeys(self.sharding)),
                 "offload": tuple(dict.fromkeys(self.offload)),
+                "context_exchange": tuple(dict.fromkeys(self.context_exchange)),
                 "schedule": tuple(dict.fromkeys(self.schedule)),
             }
         )

@@ -10,6 +10,7 @@ from typing import Final
 
 from app.exports import megatron_flags
 from app.exports.claims import expert_order
+from app.exports.context_exchanges import NAMES, group_sizes
 from app.exports.contract import (
     SHELL,
     Export,
@@ -41,10 +42,10 @@ from app.exports.options import Options
 from app.exports.readback.megatron import GROUP, MEGATRON_SAYS, read_megatron
 from app.exports.recomputation import recomputation_settings
 from cluster_models.cluster.gpus import Precision
-from cluster_models.training.framework_choices import AttentionKernels, CudaGraphs, Float8Scaling
+from cluster_models.training.framework_choices import AttentionKernels, ContextExchange, CudaGraphs, Float8Scaling
 from cluster_models.training.optimizer_states import optimizer_instances
 from cluster_models.training.packing import in_words
-from cluster_models.training.plan import Plan, RankOrder
+from cluster_models.training.plan import Configuration, Plan, RankOrder
 from cluster_models.training.workload import Optimizer, Sharding, TrainingWorkload
 
 _SCALING: Final = {
@@ -90,6 +91,7 @@ def megatron_arguments(launch: Launch) -> Arguments:
         Flag("--tensor-model-parallel-size", degrees.tensor),
         Flag("--pipeline-model-parallel-size", degrees.pipeline),
         Flag("--context-parallel-size", degrees.context),
+        *_exchange(configuration),
         *_overlaps(launch, release),
     ]
     if model.experts is not None:
@@ -161,6 +163,16 @@ def environment_lines(launch: Launch) -> list[str]:
             return [f"export CUDA_DEVICE_MAX_CONNECTIONS={count}"]
         case _:
             return []
+
+
+def _exchange(configuration: Configuration) -> list[Flag]:
+    """Flags of how context ranks exchange, where that is no ring."""
+    exchange = configuration.context_exchange
+    if exchange is ContextExchange.RING:
+        return []
+    flags = [Flag("--cp-comm-type", NAMES[exchange])]
+    sizes = " ".join(map(str, group_sizes(configuration)))
+    return flags + [Flag("--hierarchical-context-parallel-sizes", sizes)] * bool(sizes)
 
 
 def _overlaps(launch: Launch, release: int) -> list[Flag]:

@@ -28,6 +28,8 @@ SINCE: Final[Mapping[str, int]] = MappingProxyType(
         "--decoder-first-pipeline-num-layers": 9,
         "--decoder-last-pipeline-num-layers": 9,
         "--ckpt-format": 9,
+        "--cp-comm-type": 10,
+        "--hierarchical-context-parallel-sizes": 10,
         "--microbatch-group-size-per-virtual-pipeline-stage": SIZED_SINCE,
         "--expert-tensor-parallel-size": 10,
         "--moe-ffn-hidden-size": 10,

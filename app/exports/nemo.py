@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from app.exports.context_exchanges import KIND, NAMES, SIZES, group_sizes
 from app.exports.contract import (
     SHELL,
     Export,
@@ -132,6 +133,10 @@ def overrides(launch: Launch) -> dict[str, str]:
         "model.sequence_parallel": _truth(sequence_parallel),
         "dist.use_tp_pp_dp_mapping": _truth(configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA),
     }
+    if degrees.context > 1:
+        found[f"model.{KIND}"] = NAMES[configuration.context_exchange]
+    if sizes := group_sizes(configuration):
+        found[f"model.{SIZES}"] = f"[{','.join(map(str, sizes))}]"
     if model.mlp_hidden:
         found["model.ffn_hidden_size"] = str(model.mlp_hidden)
     if model.latent_attention is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
+from app.exports.context_exchanges import refuse_exchange
 from app.exports.contract import (
     ZIP,
     Export,
@@ -95,6 +96,7 @@ def _refuse(launch: Launch) -> None:
     refuse_method("torchtitan", launch)
     refuse_adapters("torchtitan", launch)
     refuse_gradients("torchtitan", launch)
+    refuse_exchange("torchtitan", launch)
     parts = sorted(launch.plan.architecture.parts) if launch.plan.architecture else []
     if parts:
         name, has = launch.plan.model, ", ".join(parts).replace("_", " ")

@@ -21,6 +21,7 @@ from app.presentation.decision import (
 )
 from app.presentation.differences import step_difference
 from app.presentation.figures import NOT_KNOWN, count, gib, interval, interval_name, percent, plural, seconds
+from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.plan import Configuration, Plan
 from cluster_models.training.rank_costs import TIME_PARTS, TimeBreakdown
 
@@ -187,11 +188,16 @@ def _settings(plans: Sequence[Plan]) -> tuple[ComparisonRow, ...]:
         "recomputation": [each.recomputation for each in chosen],
         "sharding": [str(each.sharding) for each in chosen],
         **({"offload": [f"{each.optimizer_offload} %" for each in chosen]} if _offloads(chosen) else {}),
+        **({"context exchange": [each.exchange_words for each in chosen]} if _exchanges(chosen) else {}),
         "rank order": [str(each.rank_order) for each in chosen],
         "schedule": [schedule_words(each) for each in chosen],
         "layers": ["; ".join(_layer_words(row) for row in _unique(each.stage_layers)) for each in chosen],
     }
     return tuple(ComparisonRow(name, tuple(values)) for name, values in rows.items())
+
+
+def _exchanges(chosen: Sequence[Configuration]) -> bool:
+    return any(each.context_exchange is not ContextExchange.RING for each in chosen)
 
 
 def _offloads(chosen: Sequence[Configuration]) -> bool:

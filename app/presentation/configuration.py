@@ -10,6 +10,7 @@ from typing import Final
 
 from app.presentation.figures import count, plural, spans
 from app.presentation.frameworks import framework_words
+from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.placement_rules import PlacementRules
 from cluster_models.training.plan import Configuration, Degrees
 from cluster_models.training.schedules import PipelineSchedule
@@ -33,6 +34,12 @@ _SCHEDULES: Final[Mapping[PipelineSchedule, tuple[str, str]]] = {
     PipelineSchedule.DUALPIPE_V: ("DualPipeV", "DualPipeV"),
 }
 """Names without virtual stages, and with several."""
+_EXCHANGES: Final[Mapping[ContextExchange, str]] = {
+    ContextExchange.RING: "ring of keys and values",
+    ContextExchange.GATHER: "gather of keys and values",
+    ContextExchange.ALL_TO_ALL: "all-to-all of heads (Ulysses)",
+    ContextExchange.HIERARCHICAL: "all-to-all of heads among {heads}, ring over {rings}",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,7 @@ def settings(
             if offloaded
             else ()
         ),
+        *((("context ranks", exchange_words(configuration)),) if configuration.degrees.context > 1 else ()),
         ("rank order", str(configuration.rank_order)),
         ("layers of each stage", _layers(configuration)),
         *((("pipeline schedule", schedule),) if configuration.degrees.pipeline > 1 else ()),
@@ -117,6 +125,12 @@ def schedule_words(configuration: Configuration) -> str:
     return _SCHEDULES[configuration.schedule][several]
 
 
+def exchange_words(configuration: Configuration) -> str:
+    """How context ranks exchange, by the names of the field."""
+    rings = configuration.degrees.context // (configuration.head_ranks or configuration.degrees.context)
+    return _EXCHANGES[configuration.context_exchange].format(heads=configuration.head_ranks, rings=rings)
+
+
 def settings_line(configuration: Configuration) -> str:
     """The settings by which configurations of the same degrees differ, in one line."""
     return (
@@ -124,6 +138,7 @@ def settings_line(configuration: Configuration) -> str:
         f"sharding {configuration.sharding_words}, "
         + f"{configuration.optimizer_offload} % of optimizer states offloaded, "
         * (configuration.optimizer_offload > 0)
+        + f"{exchange_words(configuration)}, " * (configuration.context_exchange is not ContextExchange.RING)
         + f"order {configuration.rank_order}"
         + f", schedule {schedule_words(configuration)}" * (configuration.degrees.pipeline > 1)
     )

@@ -57,6 +57,19 @@ class ExpertBalance(StrEnum):
     (``--moe-expert-capacity-factor 1 --moe-pad-expert-input-to-capacity``)."""
 
 
+class ContextExchange(StrEnum):
+    """How context ranks meet the keys and values of a whole sequence (Megatron-Core's ``--cp-comm-type``)."""
+
+    RING = "ring"
+    """Keys and values pass from rank to rank, each block beside the attention on the one before (``p2p``)."""
+    GATHER = "gather"
+    """Keys and values are gathered before attention, beside which nothing runs (``all_gather``)."""
+    ALL_TO_ALL = "all_to_all"
+    """Ranks exchange the sequence for heads before attention and back after it (``a2a``; DeepSpeed's Ulysses)."""
+    HIERARCHICAL = "hierarchical"
+    """All-to-all among some ranks, a ring over the groups of them (``a2a+p2p``)."""
+
+
 class OptimizerOffload(StrEnum):
     """How a framework keeps and updates optimizer states in the node's memory (docs/memory_options.md)."""
 

@@ -1,8 +1,7 @@
 """Generations of training frameworks: what each does that decides how long a step takes and what it holds.
 
-The same configuration runs 20 to 60 % faster or slower from one release to another, so a generation is a thing of
-its own beside the GPU kind.  Here stand the facts of each (read in its documentation or code, with the source);
-what is fitted on measured steps stands in ``solver/costs/data``.
+The same configuration runs 20 to 60 % faster or slower from one release to another.  Here stand the facts of each,
+read in its documentation or code; what is fitted on measured steps stands in ``solver/costs/data``.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from cluster_models.shipped import generations
 from cluster_models.training.adapters import FrozenFormat
 from cluster_models.training.framework_choices import (
     AttentionKernels,
+    ContextExchange,
     CudaGraphs,
     ExpertBalance,
     ExpertDispatch,
@@ -38,8 +38,7 @@ from cluster_models.training.schedules import PipelineSchedule
 class Framework:
     """One generation, or what a user describes as ``like`` one.
 
-    Fields other than those of ``ABOUT`` are facts: each is a field of a description by itself, with its ``Fact`` as
-    the only place that says what it means.  A number without a ``Fact`` may be any from 0 on.
+    Fields other than those of ``ABOUT`` are facts, each a field of a description that its ``Fact`` explains.
     """
 
     name: Annotated[str, Fact("Name for a workload.")]
@@ -290,6 +289,9 @@ class Framework:
         Fact("Formats below FP32 in which a workload may have the moments of Adam kept.", least=0),
     ]
     master_formats: Annotated[tuple[MasterFormat, ...], Fact("Formats below FP32 of a master weight.", least=0)]
+    context_exchanges: Annotated[
+        tuple[ContextExchange, ...], Fact("How context ranks can meet the keys and values of a whole sequence.")
+    ]
     optimizer_offload: Annotated[
         OptimizerOffload,
         Fact("How optimizer states may live in nodes' memory: not, any share, all, or with shards of parameters."),

@@ -11,6 +11,7 @@ from cluster_models.remarks import Remark
 from cluster_models.training.expert_balance import ExpertBalance
 from cluster_models.training.expert_slots import ExpertSlots
 from cluster_models.training.failure_domains import FailureDomainLosses
+from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.rank_costs import StageMemory, StageTime, TimeBreakdown
 from cluster_models.training.recompute import checked_recomputation, recomputation_words
 from cluster_models.training.robustness import Robustness
@@ -85,6 +86,7 @@ class Configuration:
     recomputation the first ``recompute_layers`` layers of each chunk, 0: all.
     Parameters are sharded inside groups of ``sharding_ranks`` data ranks, context ranks included, 0: all of them.
     ``optimizer_offload`` percent of the optimizer states live in the nodes' memory.
+    ``head_ranks`` context ranks exchange heads where the exchange is hierarchical, else 0.
     """
 
     degrees: Degrees
@@ -98,6 +100,8 @@ class Configuration:
     recompute_layers: int = 0
     sharding_ranks: int = 0
     optimizer_offload: int = 0
+    context_exchange: ContextExchange = ContextExchange.RING
+    head_ranks: int = 0
 
     def __post_init__(self) -> None:
         checked_recomputation(self.recompute, self.recompute_modules, self.recompute_layers)
@@ -117,11 +121,31 @@ class Configuration:
             raise InvalidConfiguration(
                 "optimizer_offload", self.optimizer_offload, f"is a share in percent, from 0 to {WHOLE_OFFLOAD}"
             )
+        self._check_exchange()
+
+    def _check_exchange(self) -> None:
+        context, heads = self.degrees.context, self.head_ranks
+        if context == 1 and self.context_exchange is not ContextExchange.RING:
+            raise InvalidConfiguration(
+                "context_exchange", str(self.context_exchange), "goes with several context ranks", "use ring"
+            )
+        hierarchical = self.context_exchange is ContextExchange.HIERARCHICAL
+        if hierarchical and not (1 < heads < context and context % heads == 0):
+            raise InvalidConfiguration(
+                "head_ranks", heads, f"must cut the {context} context ranks of a hierarchical exchange into groups"
+            )
+        if heads and not hierarchical:
+            raise InvalidConfiguration("head_ranks", heads, "goes with a hierarchical exchange", "leave it out")
 
     @property
     def sharding_words(self) -> str:
         """Sharding, with the size of its groups where they are smaller than all ranks."""
         return f"{self.sharding} in groups of {self.sharding_ranks}" if self.sharding_ranks else str(self.sharding)
+
+    @property
+    def exchange_words(self) -> str:
+        """Exchange of context ranks, with the ranks that exchange heads where it is hierarchical."""
+        return f"{self.context_exchange}:{self.head_ranks}" if self.head_ranks else str(self.context_exchange)
 
     @property
     def recomputation(self) -> str:

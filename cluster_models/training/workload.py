@@ -9,6 +9,7 @@ from typing import Final
 from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidWorkload
 from cluster_models.training.adapters import Adapters, FrozenFormat
+from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, Framework
 from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.mixed_lengths import MixedLengths
@@ -118,8 +119,8 @@ DEGREE_NAMES: Final = (
     "micro_batch",
 )
 """The degrees a workload may pin or forbid; ``micro_batch`` counts sequences."""
-OPTION_NAMES: Final = ("recompute_layers", "sharding_ranks", "optimizer_offload")
-"""Memory options with a size that a workload may pin or forbid as well; 0 is a size."""
+OPTION_NAMES: Final = ("recompute_layers", "sharding_ranks", "optimizer_offload", "head_ranks")
+"""Options with a size that a workload may pin or forbid as well; 0 is a size."""
 WHOLE_OFFLOAD: Final = 100
 """All optimizer states are offloaded: shares are counted in percent."""
 
@@ -134,6 +135,8 @@ class TrainingWorkload:
     ``DEGREE_NAMES`` and ``OPTION_NAMES``).
     ``optimizer_states``: formats of what the optimizer keeps.  ``offload``: what of the training state may live in
     the nodes' memory; ``optimizer_offload`` among the memory options is the share of it in percent.
+    ``context_exchange``: how context ranks may meet the keys and values of a whole sequence; ``head_ranks`` among
+    the options are those that exchange heads in a hierarchical one.
     ``schedule`` are the pipeline schedules that the planner may choose from, of those that the framework has.
     Selective recomputation runs some of ``recompute_modules`` again where the framework takes names of modules, or
     exactly ``pinned_modules``; what a model or framework lacks is not offered.
@@ -160,6 +163,7 @@ class TrainingWorkload:
     pinned_modules: tuple[RecomputeModule, ...] | None = None
     sharding: tuple[Sharding, ...] = (Sharding.NONE, Sharding.OPTIMIZER)
     offload: tuple[Offload, ...] = (Offload.NONE,)
+    context_exchange: tuple[ContextExchange, ...] = (ContextExchange.RING,)
     schedule: tuple[PipelineSchedule, ...] = tuple(PipelineSchedule)
     memory_headroom: float = 0.1
     pinned: dict[str, int] = field(default_factory=dict, hash=False)
@@ -190,6 +194,7 @@ class TrainingWorkload:
             ("recompute", self.recompute),
             ("sharding", self.sharding),
             ("offload", self.offload),
+            ("context_exchange", self.context_exchange),
             ("schedule", self.schedule),
         ):
             if not allowed:

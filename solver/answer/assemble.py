@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from cluster_models.remarks import Remark
+from cluster_models.training.context_exchange import exchange_of
 from cluster_models.training.model_work import workload_flops_per_token
 from cluster_models.training.plan import Certificate, Configuration, Placement, Plan, Provenance, RankPlace
 from cluster_models.training.rank_costs import StageMemory, StageTime
@@ -36,6 +37,7 @@ def configuration_of(candidate: Candidate) -> Configuration:
     """Configuration for the framework."""
     batch = candidate.batch
     policy, modules, limit = recomputation_of(batch)
+    exchange, head_ranks = exchange_of(int(batch.exchange[0]), int(batch.context[0]))
     return Configuration(
         degrees=degrees_of(batch),
         micro_batch=int(batch.micro_batch[0]),
@@ -48,6 +50,8 @@ def configuration_of(candidate: Candidate) -> Configuration:
         recompute_layers=limit,
         sharding_ranks=int(batch.sharding_ranks[0]),
         optimizer_offload=int(batch.optimizer_offload[0]),
+        context_exchange=exchange,
+        head_ranks=head_ranks,
     )
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cluster_models.model.architecture import Architecture
 from cluster_models.remarks import Remark, remark
+from cluster_models.training.context_exchange import exchange_refusal, usable_exchanges
+from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.interleaving import Interleaving, takes_group_sizes
 from cluster_models.training.offload import offload_percents
@@ -33,6 +36,7 @@ def limits(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> Iterator[Rema
     yield from _limits_of_sharding(workload)
     if max(offload_percents(workload), default=0):
         yield remark("limit_offload")
+    yield from _limits_of_exchange(architecture, workload)
     if architecture.layers > 1 and workload.pinned.get("virtual_pipeline") != 1:
         yield _groups(workload.framework)
     if len(workload.framework.schedules) > 1:
@@ -51,6 +55,16 @@ def _limits_of_sharding(workload: TrainingWorkload) -> Iterator[Remark]:
     grouped = Sharding.PARAMETERS in workload.shardings and workload.framework.hybrid_sharding
     if grouped and "sharding_ranks" not in workload.pinned:
         yield remark("limit_sharding_groups")
+
+
+def _limits_of_exchange(architecture: Architecture, workload: TrainingWorkload) -> Iterator[Remark]:
+    """Limits of context ranks: none without an exchange that the model takes, hierarchical ones of one size."""
+    usable = usable_exchanges(architecture, workload)
+    if not usable and workload.pinned.get("context") != 1:
+        able = (each for each in ContextExchange if not exchange_refusal(architecture, workload, each))
+        yield remark("limit_no_context", exchanges=tuple(map(str, able)))
+    if ContextExchange.HIERARCHICAL in usable and "head_ranks" not in workload.pinned:
+        yield remark("limit_head_ranks")
 
 
 def _limits_of_hosts(workload: TrainingWorkload, fabrics: Sequence[Fabric]) -> Iterator[Remark]:

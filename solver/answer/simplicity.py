@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from cluster_models.training.context_exchange import RING
 from cluster_models.training.selection import Simplicity
 from solver.candidates import MODULE_BITS, CandidateBatch, FloatArray, IntArray
 from solver.costs.confidence import Family
@@ -66,7 +67,10 @@ def _is_odd(sizes: IntArray) -> IntArray:
 
 
 def _memory_options(batch: CandidateBatch) -> IntArray:
-    """(n,) options in use: recomputation, each module named, a limit to some layers, groups of shards, offload."""
+    """(n,) options in use: recomputation, each module named, a limit to some layers, groups of shards, offload.
+
+    An exchange of context ranks that is no ring counts as one.
+    """
     named = sum((batch.modules & bit > 0 for bit in MODULE_BITS.values()), np.zeros(len(batch), dtype=np.int64))
     return np.asarray(
         (batch.recompute != PLAIN)
@@ -74,6 +78,7 @@ def _memory_options(batch: CandidateBatch) -> IntArray:
         + (batch.recompute_layers > 0)
         + (batch.sharding_ranks > 0)
         + (batch.optimizer_offload > 0)
+        + (batch.exchange != RING)
     )
 
 

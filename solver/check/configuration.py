@@ -23,6 +23,7 @@ def configuration_violations(configuration: Configuration, problem: PlanningProb
     yield from _model_rules(configuration, problem.architecture, problem.workload.framework)
     yield from _expert_rules(configuration, problem)
     yield from _sequence_rules(configuration, problem.workload)
+    yield from _exchange_rules(configuration, problem)
     yield from _batch_rules(configuration, problem.workload)
     yield from _order_rules(configuration, problem.architecture)
     yield from _recompute_rules(configuration, problem)
@@ -125,6 +126,38 @@ def _sequence_rules(configuration: Configuration, workload: TrainingWorkload) ->
             f"Sequence length {length} is not divisible by tensor {degrees.tensor} x context "
             f"{degrees.context}, which sequence parallelism needs."
         )
+
+
+def _exchange_rules(configuration: Configuration, problem: PlanningProblem) -> Iterator[str]:
+    """Context ranks exchange as Transformer Engine can, and share out the heads that they exchange."""
+    degrees, model, workload = configuration.degrees, problem.architecture, problem.workload
+    exchange, framework = str(configuration.context_exchange), workload.framework
+    if degrees.context == 1:
+        return
+    if exchange not in map(str, workload.context_exchange):
+        yield f"Context exchange '{exchange}' is not among {_listed(workload.context_exchange)}."
+    if exchange not in map(str, framework.context_exchanges):
+        yield f"{framework.name} has no {exchange} exchange of context ranks."
+    ranks = {"all_to_all": degrees.context, "hierarchical": configuration.head_ranks}.get(exchange, 1)
+    for attending in dict.fromkeys(kind.mixer for kind in model.layer_pattern if kind.attends and ranks > 1):
+        own = model.of_mixer(attending)
+        for heads in {own.heads, own.heads if model.latent_attention is not None else own.kv_heads}:
+            if heads % (degrees.tensor * ranks):
+                yield f"Tensor {degrees.tensor} x {ranks} ranks that exchange heads does not divide {heads} heads."
+    if not framework.megatron_core:
+        return
+    windows = any(str(kind.mixer) == "window" for kind in model.layer_pattern)
+    packed = workload.lengths is not None and workload.lengths.packing.joins
+    broken = {
+        "windows": windows and exchange in ("ring", "hierarchical"),
+        "sinks": model.attention_sinks and exchange != "all_to_all",
+        "latent attention": model.latent_attention is not None and exchange in ("gather", "all_to_all"),
+        "an indexer": model.sparse_attention is not None and exchange != "ring",
+        "packed documents": packed and exchange != "ring",
+    }
+    yield from (
+        f"Context exchange '{exchange}' does not go with {name}." for name, holds in broken.items() if holds
+    )
 
 
 def _batch_rules(configuration: Configuration, workload: TrainingWorkload) -> Iterator[str]:
@@ -286,7 +319,7 @@ def _size_rules(configuration: Configuration, workload: TrainingWorkload) -> Ite
     """Degrees and sizes of options are those pinned and none forbidden; without groups none is the wrong one."""
     grouped = str(configuration.sharding) == "parameters"
     for name in sorted(set(workload.pinned) | set(workload.forbidden)):
-        of_configuration = name in ("micro_batch", "recompute_layers", "sharding_ranks", "optimizer_offload")
+        of_configuration = hasattr(configuration, name)
         value = getattr(configuration if of_configuration else configuration.degrees, name)
         pinned = workload.pinned.get(name, value)
         if value != pinned:

@@ -80,7 +80,7 @@ def layer_tensors(
         more = gathered_tokens(experts, sizes) - routed_tokens(experts, sizes)
         gradients = gradients + sizes.element_bytes * architecture.expert_width * more
     stream = 2.0 * sizes.element_bytes * architecture.hidden * sizes.tokens
-    return LayerTensors(tuple(kinds), gradients + stream)
+    return LayerTensors(tuple(kinds), gradients + stream + _gathered_context(architecture, sizes))
 
 
 def kept_activations(
@@ -185,6 +185,13 @@ def _recurrent(architecture: Architecture, sizes: LocalSizes, mixer: Mixer) -> F
     if mixer is Mixer.CONVOLUTION:
         kept = kept + (element * 5.0 + saved) * architecture.hidden * tokens
     return np.asarray(kept)
+
+
+def _gathered_context(architecture: Architecture, sizes: LocalSizes) -> FloatArray:
+    """Keys and values of the whole sequence where context ranks gather them, and their gradients."""
+    key, value = core_widths(architecture)
+    whole = sizes.context * sizes.tokens * local_kv_heads(architecture, sizes) * (key + value)
+    return np.where(sizes.gathers, 2.0 * sizes.element_bytes * whole, 0.0)
 
 
 def _mixer_width(architecture: Architecture) -> int:

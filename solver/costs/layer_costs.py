@@ -184,18 +184,37 @@ def _indexing(gpu: Processor, sparse: SparseAttention, sizes: LocalSizes, *, pic
 def _merged_blocks(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> Seconds:
     """Seconds that context ranks take to join the results of the blocks that come round; zero on a single rank.
 
-    Each of ``context`` steps reads a block's output in 16 bits and corrects the sum in FP32 (10 bytes an element);
-    backward it adds gradients of queries, keys and values likewise (6 bytes; Transformer Engine's context
-    parallel attention).
+    Each of as many steps as a ring has ranks reads a block's output in 16 bits and corrects the sum in FP32 (10
+    bytes an element); backward it adds gradients of queries, keys and values likewise (6 bytes; Transformer
+    Engine's context parallel attention).  Where heads or whole keys and values travel, these are put in order.
     """
     key, value = core_widths(architecture)
     outputs = value * architecture.heads / sizes.tensor * sizes.tokens
-    inputs = (
-        key * architecture.heads / sizes.tensor + (key + value) * local_kv_heads(architecture, sizes)
-    ) * sizes.tokens
-    steps = np.where(sizes.context > 1, sizes.context, 0.0)
-    return Seconds(
+    pairs = (key + value) * local_kv_heads(architecture, sizes) * sizes.tokens
+    inputs = key * architecture.heads / sizes.tensor * sizes.tokens + pairs
+    ranks = sizes.context / sizes.head_ranks
+    steps = np.where((ranks > 1) & ~np.asarray(sizes.gathers), ranks, 0.0)
+    joined = Seconds(
         steps * elementwise_s(gpu, 10.0 * outputs, kernels=3), steps * elementwise_s(gpu, 6.0 * inputs, kernels=4)
+    )
+    if not np.any(sizes.gathers | (np.asarray(sizes.head_ranks) > 1)):
+        return joined
+    return joined + _reordered(gpu, sizes, heads=inputs + outputs, whole=sizes.context * pairs)
+
+
+def _reordered(gpu: Processor, sizes: LocalSizes, *, heads: FloatArray, whole: FloatArray) -> Seconds:
+    """Seconds of the copies around an all-to-all of ``heads`` elements or a gather of keys and values ``whole``.
+
+    Of heads three copies of 4 bytes an element each way.  What is gathered is sorted and cut into the two pieces
+    that queries meet, 8 bytes; backward also its gradients are cleared, added and sorted, 24 (counted in
+    Transformer Engine's ``flash_attn_a2a_communicate`` and ``AttnFuncWithCPAndKVAllGather``).
+    """
+    swapped = np.where(np.asarray(sizes.head_ranks) > 1, 1.0, 0.0)
+    gathered = np.where(sizes.gathers, 1.0, 0.0)
+    swap = swapped * elementwise_s(gpu, 12.0 * heads, kernels=12)
+    return Seconds(
+        swap + gathered * elementwise_s(gpu, 8.0 * whole, kernels=8),
+        swap + gathered * elementwise_s(gpu, 24.0 * whole, kernels=20),
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from cluster_models.cluster.gpus import Precision
 from cluster_models.model.experts import Experts
 from cluster_models.training.adapters import Adapters
+from cluster_models.training.context_exchange import GATHERED
 from cluster_models.training.framework_choices import ExpertBalance, Float8Scaling
 from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.candidates import SHARDING_CODES, BoolArray, CandidateBatch, FloatArray
@@ -29,7 +30,8 @@ class LocalSizes:
     tensor ranks, which Transformer Engine quantises first.  ``chunked_collectives``: tensor parallel collectives
     run in chunks beside their matrix products (user buffers, which do not know NVFP4).  ``imbalance``: load of the
     busiest expert rank over the mean.  ``splits_backward``: the schedule runs gradients of weights apart.
-    ``adapters``: those that are trained, beside frozen weights.
+    ``adapters``: those that are trained, beside frozen weights.  ``head_ranks``: context ranks that exchange heads,
+    1 where keys and values alone travel; ``gathers``: where these are gathered.
     """
 
     sequence: float
@@ -49,6 +51,8 @@ class LocalSizes:
     chunked_collectives: bool = False
     splits_backward: bool = False
     adapters: Adapters | None = None
+    head_ranks: FloatArray | float = 1.0
+    gathers: BoolArray | bool = False
 
     @property
     def no_weights(self) -> FloatArray | None:
@@ -90,6 +94,8 @@ def local_sizes(
         chunked_collectives=calibration.framework.overlap_tensor and workload.precision is not Precision.NVFP4,
         splits_backward=batch.runs.splits_backward,
         adapters=workload.adapters,
+        head_ranks=np.maximum(batch.exchange, 1).astype(np.float64),
+        gathers=batch.exchange == GATHERED,
     )
 
 

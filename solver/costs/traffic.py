@@ -218,10 +218,10 @@ def context_traffic(
     Groups of more than ``domain`` GPUs, their tensor ranks included, span nodes.
     """
     if mixer is Mixer.PARALLEL:
-        ring = _ring(gpu, architecture, sizes, core=core, domain=domain)
-        return both(ring, _swap(gpu, architecture, sizes, mixer, domain=domain))
+        exchange = _exchange(gpu, architecture, sizes, core=core, domain=domain)
+        return both(exchange, _swap(gpu, architecture, sizes, mixer, domain=domain))
     if mixer in ATTENDING:
-        return _ring(gpu, architecture.of_mixer(mixer), sizes, core=core, domain=domain)
+        return _exchange(gpu, architecture.of_mixer(mixer), sizes, core=core, domain=domain)
     return _swap(gpu, architecture, sizes, mixer, domain=domain)
 
 
@@ -241,15 +241,25 @@ def _swap(
     if not width:
         return no_traffic(sizes)
     nbytes = sizes.element_bytes * width * sizes.shard_tokens
-    together = sizes.tensor * sizes.context <= domain
-    spans = ~together & (sizes.context > 1)
-    nodes = np.where(spans, np.minimum(np.ceil(sizes.tensor * sizes.context / domain), sizes.context), 1.0)
-    inside = domain_collective_s(gpu, Collective.ALL_TO_ALL, np.where(together, sizes.context, 1.0), nbytes)
-    nothing = np.zeros_like(sizes.tokens)
-    once = np.where(spans, 1.0, 0.0)
+    return _all_to_all(gpu, sizes, nbytes, sizes.context, messages=1, domain=domain)
+
+
+def _all_to_all(
+    gpu: GpuKind, sizes: LocalSizes, nbytes: FloatArray, members: FloatArray, *, messages: int, domain: int
+) -> LayerTraffic:
+    """Exchange of ``nbytes`` (n,) of a rank among ``members`` (n,) context ranks in each pass, which nothing hides.
+
+    It takes several ``messages``, one after the other.
+    """
+    together = sizes.tensor * members <= domain
+    spans = ~together & (members > 1)
+    nodes = np.where(spans, np.minimum(np.ceil(sizes.tensor * members / domain), members), 1.0)
+    each = nbytes / messages
+    inside = messages * domain_collective_s(gpu, Collective.ALL_TO_ALL, np.where(together, members, 1.0), each)
+    nothing, once = np.zeros_like(sizes.tokens), np.where(spans, float(messages), 0.0)
     return LayerTraffic(
         inside=Seconds(inside, inside, sizes.no_weights),
-        message_bytes=np.where(spans, nbytes * (1.0 - 1.0 / nodes), 0.0),
+        message_bytes=np.where(spans, each * (1.0 - 1.0 / nodes), 0.0),
         forward_count=once,
         backward_count=once,
         forward_hidden_s=nothing,
@@ -257,34 +267,88 @@ def _swap(
     )
 
 
+def _exchange(
+    gpu: GpuKind, architecture: Architecture, sizes: LocalSizes, *, core: Seconds, domain: int
+) -> LayerTraffic:
+    """Exchange of the context ranks of attention: a ring, a gather, an all-to-all of heads, or that and a ring.
+
+    Queries, keys, values and output travel for heads, their gradients back (DeepSpeed-Ulysses, arXiv 2309.14509,
+    section 3; Transformer Engine's ``AttnFuncWithCPAndQKVOA2A``).
+    """
+    ring = _ring(gpu, architecture, sizes, core=core, domain=domain)
+    if not np.any(sizes.head_ranks > 1):
+        return ring
+    key, value = core_widths(architecture)
+    heads = architecture.heads / sizes.tensor + _exchanged_heads(architecture, sizes)
+    nbytes = sizes.element_bytes * heads * (key + value) * sizes.tokens
+    swap = _all_to_all(gpu, sizes, nbytes, np.asarray(sizes.head_ranks), messages=4, domain=domain)
+    return both(swap, ring)
+
+
+def _exchanged_heads(architecture: Architecture, sizes: LocalSizes) -> FloatArray:
+    """(n,) heads of keys and values of one tensor rank; latent attention projects them up for every head."""
+    if architecture.latent_attention is not None:
+        return np.asarray(architecture.heads / sizes.tensor)
+    return local_kv_heads(architecture, sizes)
+
+
 def _ring(
     gpu: GpuKind, architecture: Architecture, sizes: LocalSizes, *, core: Seconds, domain: int
 ) -> LayerTraffic:
     """Ring exchange of keys and values, each step beside the attention on the block just received.
 
-    ``core`` is the attention core's time.  ``context - 1`` steps forward; backward also the gradients of keys and
-    values travel, twice the bytes (Ring Attention, arXiv 2310.01889, section 3; Megatron-Core's ``p2p``).  Where
-    an indexer picks from compressed keys and values, these travel, with the indexer's keys.
+    ``core`` is the attention core's time.  A step less than there are ranks forward, no more of them than groups
+    that exchange heads; backward also the gradients of keys and values travel, twice the bytes (Ring Attention,
+    arXiv 2310.01889, section 3; Megatron-Core's ``p2p``).  Where an indexer picks from compressed keys and values,
+    these travel, with the indexer's keys.  Where keys and values are gathered instead, nothing hides that, a node
+    sends what its ranks have over all of their links, and gradients are scattered (Llama 3, arXiv 2407.21783,
+    section 3.3.2; Transformer Engine's ``AttnFuncWithCPAndKVAllGather``).
     """
     key, value = core_widths(architecture)
-    latent = architecture.latent_attention is not None
-    if latent and (sparse := architecture.sparse_attention) is not None:
+    if architecture.latent_attention is not None and (sparse := architecture.sparse_attention) is not None:
         block = sizes.element_bytes * (key + sparse.head_size) * sizes.tokens
     else:
-        heads = architecture.heads / sizes.tensor if latent else local_kv_heads(architecture, sizes)
-        block = sizes.element_bytes * heads * (key + value) * sizes.tokens
-    steps = sizes.context - 1.0
-    hidden = core * (1.0 / sizes.context)
+        block = sizes.element_bytes * _exchanged_heads(architecture, sizes) * (key + value) * sizes.tokens
+    ranks = sizes.context / sizes.head_ranks
+    steps = ranks - 1.0
+    hidden = core * (1.0 / ranks)
     together = sizes.tensor * sizes.context <= domain
     inside = np.where(together, sizes.context, 1.0)
     forward = steps * np.maximum(domain_send_s(gpu, inside, block) - hidden.forward, 0.0)
     backward = steps * np.maximum(domain_send_s(gpu, inside, 2.0 * block) - hidden.backward, 0.0)
-    spans = ~together & (sizes.context > 1)
-    return LayerTraffic(
+    spans = ~together & (ranks > 1)
+    ring = LayerTraffic(
         inside=Seconds(forward, backward, sizes.no_weights),
         message_bytes=np.where(spans, block, 0.0),
         forward_count=np.where(spans, steps, 0.0),
         backward_count=np.where(spans, 2.0 * steps, 0.0),
         forward_hidden_s=np.where(spans, hidden.forward, 0.0),
         backward_hidden_s=np.where(spans, hidden.backward / 2.0, 0.0),
+    )
+    return _or_gathered(gpu, sizes, ring, block, inside, domain=domain) if np.any(sizes.gathers) else ring
+
+
+def _or_gathered(
+    gpu: GpuKind, sizes: LocalSizes, ring: LayerTraffic, block: FloatArray, inside: FloatArray, *, domain: int
+) -> LayerTraffic:
+    """``ring``, and where keys and values are gathered that instead: two gathers, backward two scatters as well.
+
+    Between nodes a rank sends the ``block`` of each of the others' places on its own link.
+    """
+    gathers, half = np.asarray(sizes.gathers), block / 2.0
+    gather = 2.0 * domain_collective_s(gpu, Collective.ALL_GATHER, inside, inside * half)
+    scatter = 2.0 * domain_collective_s(gpu, Collective.REDUCE_SCATTER, inside, inside * half)
+    spans = ring.message_bytes > 0
+    hops = np.where(spans, np.minimum(np.ceil(sizes.tensor * sizes.context / domain), sizes.context) - 1.0, 0.0)
+    return LayerTraffic(
+        inside=Seconds(
+            np.where(gathers, gather, ring.inside.forward),
+            np.where(gathers, gather + scatter, ring.inside.backward),
+            ring.inside.weight,
+        ),
+        message_bytes=np.where(gathers & spans, half, ring.message_bytes),
+        forward_count=np.where(gathers, 2.0 * hops, ring.forward_count),
+        backward_count=np.where(gathers, 4.0 * hops, ring.backward_count),
+        forward_hidden_s=np.where(gathers, 0.0, ring.forward_hidden_s),
+        backward_hidden_s=np.where(gathers, 0.0, ring.backward_hidden_s),
     )

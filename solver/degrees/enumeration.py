@@ -21,6 +21,7 @@ import numpy as np
 
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import ATTENDING, Mixer
+from cluster_models.training.context_exchange import exchange_codes
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.offload import least_offload, may_offload
 from cluster_models.training.plan import RankOrder
@@ -228,21 +229,25 @@ def _choices(
     workload: TrainingWorkload,
     gpus_per_node: int,
     wider: Sequence[tuple[int, int]],
-) -> list[tuple[int, int, int, int, int, int]]:
-    """Expert size, expert tensor size, sharding, rank order, group and least offload of one grid."""
+) -> list[tuple[int, int, int, int, int, int, int]]:
+    """Expert size, expert tensor size, sharding, rank order, group, least offload and exchange of one grid."""
     taken = _filled_units(grid, wider)
+    exchanges = exchange_codes(
+        architecture, workload, tensor=grid.tensor, context=grid.context, together=gpus_per_node
+    )
     return [
-        (expert, cut, sharding, order, group, offload)
+        (expert, cut, sharding, order, group, offload, exchange)
         for expert, cut in _expert_grids(architecture, workload, grid, gpus_per_node)
         if not any(_even(gpus, expert * cut) and gpus % cut == 0 for gpus in taken)
         for sharding in _shardings(architecture, workload, grid, expert * cut)
         for group in _sharding_groups(grid, workload, sharding, gpus_per_node)
         for offload in least_offload(workload, SHARDING_CODES[sharding])
         for order in _orders(grid, architecture, expert * cut, gpus_per_node)
+        for exchange in exchanges
     ]
 
 
-def _crossed(grid: Grid, batches: IntArray, choices: list[tuple[int, int, int, int, int, int]]) -> IntArray:
+def _crossed(grid: Grid, batches: IntArray, choices: list[tuple[int, int, int, int, int, int, int]]) -> IntArray:
     """Rows, in the field order of ``CandidateBatch``, of one grid: each of ``batches`` with each of ``choices``."""
     rows = np.zeros((len(batches), len(choices), COLUMNS), dtype=np.int64)
     rows[:, :, :4] = grid.tensor, grid.pipeline, grid.data, grid.context
@@ -250,7 +255,7 @@ def _crossed(grid: Grid, batches: IntArray, choices: list[tuple[int, int, int, i
     rows[:, :, 6:8] = batches[:, None, :2]
     rows[:, :, 9:11] = [choice[2:4] for choice in choices]
     rows[:, :, 11] = batches[:, None, 2]
-    rows[:, :, 14:16] = [choice[4:] for choice in choices]
+    rows[:, :, 14:17] = [choice[4:] for choice in choices]
     return rows.reshape(-1, COLUMNS)
 
 

@@ -8,6 +8,8 @@ from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidWorkload
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import Mixer
+from cluster_models.training.context_exchange import exchange_refusal, usable_exchanges
+from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, frameworks
 from cluster_models.training.interleaving import Interleaving
 from cluster_models.training.offload import offload_percents, offload_refusal, offloads_with
@@ -127,6 +129,7 @@ def _check_model(problem: PlanningProblem) -> None:
             f"twice its size must divide the sequence of {workload.sequence_length} tokens"
             + _shared_by_context(model),
         )
+    _check_exchange(problem)
     expert = pinned.get("expert", 1)
     count = model.experts.count if model.experts else 1
     if count % expert:
@@ -161,6 +164,26 @@ def _check_model(problem: PlanningProblem) -> None:
             pinned["virtual_pipeline"],
             "interleaving needs a pipeline, but pipeline is pinned to 1",
         )
+
+
+def _check_exchange(problem: PlanningProblem) -> None:
+    """Where context ranks or those that exchange heads are pinned, some exchange allowed is possible."""
+    model, workload = problem.architecture, problem.workload
+    field, allowed = "workload.context_exchange", list(map(str, workload.context_exchange))
+    usable, heads = usable_exchanges(model, workload), workload.pinned.get("head_ranks", 0)
+    if heads and ContextExchange.HIERARCHICAL not in usable:
+        raise InvalidWorkload(
+            "workload.pinned.head_ranks", heads, "exchange heads in a hierarchical exchange", f"allow it in {field}"
+        )
+    if workload.pinned.get("context", 1) == 1 or usable:
+        return
+    able = [str(each) for each in ContextExchange if not exchange_refusal(model, workload, each)]
+    raise InvalidWorkload(
+        field,
+        allowed,
+        "; ".join(f"{each} {exchange_refusal(model, workload, each)}" for each in workload.context_exchange),
+        f"allow {' or '.join(able)}" if able else "pin context to 1",
+    )
 
 
 def _shared_by_context(model: Architecture) -> str:

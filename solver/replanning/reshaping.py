@@ -19,7 +19,15 @@ from solver.replanning.rank_matching import relabel
 from solver.replanning.site import JobSite, without_replicas, workload_for
 from solver.search import Searched, SearchSpace, search_space
 
-_SETTINGS: Final = ("micro_batch", "recomputation", "sharding", "optimizer_offload", "rank_order", "schedule")
+_SETTINGS: Final = (
+    "micro_batch",
+    "recomputation",
+    "sharding",
+    "optimizer_offload",
+    "exchange_words",
+    "rank_order",
+    "schedule",
+)
 """Settings of a configuration beside degrees and layers."""
 
 

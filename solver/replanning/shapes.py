@@ -154,11 +154,13 @@ def in_shape(
             "recompute_layers": configuration.recompute_layers,
             "sharding_ranks": configuration.sharding_ranks,
             "optimizer_offload": configuration.optimizer_offload,
+            **({"head_ranks": configuration.head_ranks} if configuration.head_ranks else {}),
         },
         recompute=(configuration.recompute,),
         pinned_modules=tuple(configuration.recompute_modules or default_modules(asked.workload.framework)),
         sharding=(configuration.sharding,),
         offload=(Offload.OPTIMIZER if configuration.optimizer_offload else Offload.NONE,),
+        context_exchange=(configuration.context_exchange,),
         schedule=(configuration.schedule,),
     )
     asked = replace(asked, workload=workload)

@@ -67,7 +67,13 @@ def _addresses(failed: Failed) -> dict[str, list[str]]:
     with transaction(failed.service.sessions) as session:
         clusters.create_cluster(session, document=ClusterDocument.model_validate(cluster_body()))
     asked = {"cluster": OURS, "model": "llama-3-8b", "sequence_length": "2048", "global_batch_sequences": "8"}
-    asked |= {"recompute": "none", "sharding": "none", "offload": "none", "schedule": "1f1b"}
+    asked |= {
+        "recompute": "none",
+        "sharding": "none",
+        "offload": "none",
+        "context_exchange": "ring",
+        "schedule": "1f1b",
+    }
     plan = _plan(failed, "/plans/new", asked, PlanStatus.SUCCEEDED, small_plan())
     other = _plan(failed, "/plans/new", asked, PlanStatus.SUCCEEDED, small_plan())
     none = _plan(failed, "/plans/new", asked, PlanStatus.INFEASIBLE, small_no_plan())

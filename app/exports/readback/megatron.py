@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from app.exports.claims import Claims
+from app.exports.context_exchanges import exchange_said
 from app.exports.contract import Files, unreadable
 from app.exports.offloading import percent_said
 from app.exports.optimizer_states import FIELDS, states_said
@@ -46,6 +47,7 @@ MEGATRON_SAYS: Final = PLAN_SAYS | {
     "recompute",
     "optimizer_states",
     "optimizer_offload",
+    "exchange",
     "connections",
     "micro_batch_group",
 }
@@ -110,6 +112,11 @@ def claims_of_arguments(text: str) -> Claims:
         ),
         optimizer_offload=percent_said(
             "--optimizer-cpu-offload" in given, "".join(given.get("--optimizer-offload-fraction", ()))
+        ),
+        exchange=exchange_said(
+            " ".join(given.get("--cp-comm-type", ())),
+            tuple(map(int, given.get("--hierarchical-context-parallel-sizes", ()))),
+            flag_number(given, "--context-parallel-size"),
         ),
         optimizer_copies=_number(given, "--num-distributed-optimizer-instances"),
         recompute=recomputation_said(

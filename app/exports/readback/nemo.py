@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from app.exports.claims import Claims
+from app.exports.context_exchanges import KIND, SIZES, exchange_said
 from app.exports.contract import Files, unreadable
 from app.exports.offloading import SHARE, SWITCH, percent_said
 from app.exports.optimizer_states import FIELDS, states_said
@@ -91,6 +92,11 @@ def read_nemo(files: Files) -> Claims:
         ),
         optimizer_offload=percent_said(
             given.get(f"optimizer.{SWITCH}") == "true", _text(given, f"optimizer.{SHARE}")
+        ),
+        exchange=exchange_said(
+            _text(given, f"model.{KIND}"),
+            tuple(int(size) for size in _text(given, f"model.{SIZES}").strip("[]").split(",") if size),
+            setting_number(given, "model.context_parallel_size"),
         ),
         adapters=_adapters(given),
         connections=connections_said(text),

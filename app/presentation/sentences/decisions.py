@@ -26,6 +26,7 @@ _SETTINGS: Final = {
     "recomputation": "recomputation",
     "sharding": "sharding",
     "optimizer_offload": "offloaded percent of optimizer states",
+    "exchange_words": "exchange of context ranks",
     "rank_order": "rank order",
     "schedule": "schedule",
     "global_batch": "global batch",

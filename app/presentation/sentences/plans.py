@@ -195,6 +195,10 @@ LIMITS: Final[Mapping[str, Words]] = {
     "node or NVLink domain",
     "limit_offload": "of the optimizer states the least share is offloaded with which what runs again fits, and "
     "full recomputation is limited to the fewest layers that fit without",
+    "limit_no_context": "there are no context ranks, because the model's attention lets none pass keys and values "
+    "round a ring; context_exchange may allow {exchanges:list}",
+    "limit_head_ranks": "in a hierarchical exchange as many context ranks exchange heads as share a node or NVLink "
+    "domain and the heads",
     "limit_schedules": "pipelines run by schedules {schedules:list}",
     "limit_schedule_length": "a replica runs at most {events:n} forwards and backwards a step",
     "limit_expert_cuts": "experts are cut no further than the ranks they lie on ask for",

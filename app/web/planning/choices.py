@@ -9,7 +9,13 @@ from typing import Final
 from app.documents.framework import SETTINGS, GradientPrecision, WireFact
 from app.web.planning.form import label
 from cluster_models.cluster.gpus import Precision
-from cluster_models.training.framework_choices import AttentionKernels, CudaGraphs, ExpertDispatch, Float8Scaling
+from cluster_models.training.framework_choices import (
+    AttentionKernels,
+    ContextExchange,
+    CudaGraphs,
+    ExpertDispatch,
+    Float8Scaling,
+)
 from cluster_models.training.frameworks import frameworks
 from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.optimizer_states import MasterFormat, MomentFormat
@@ -132,6 +138,12 @@ class Choices:
         (Offload.NONE, "nothing"),
         (Offload.OPTIMIZER, "optimizer states"),
     )
+    context_exchange: Options = (
+        (ContextExchange.RING, "ring of keys and values"),
+        (ContextExchange.GATHER, "gather of keys and values"),
+        (ContextExchange.ALL_TO_ALL, "all-to-all of heads (Ulysses)"),
+        (ContextExchange.HIERARCHICAL, "all-to-all of heads in a node, ring over nodes"),
+    )
     objective: Options = (
         (Objective.STEP_TIME, "step time"),
         (Objective.GPU_TIME, "GPU time (step time times GPUs)"),
@@ -158,6 +170,7 @@ class Choices:
         ("recompute_layers", "Layers of each chunk that run again whole (0: all)"),
         ("sharding_ranks", "Data ranks of a group that shards parameters (0: all)"),
         ("optimizer_offload", "Optimizer states in nodes' memory, percent"),
+        ("head_ranks", "Context ranks that exchange heads, in a hierarchical exchange"),
     )
 
 

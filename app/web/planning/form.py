@@ -33,7 +33,7 @@ from cluster_models.training.workload import DEGREE_NAMES, OPTION_NAMES, Trainin
 Typed = dict[str, Any]
 """Field name to what stands in it: text, or a tuple of texts for a group of boxes."""
 
-_BOXES: Final = ("recompute", "recompute_modules", "sharding", "offload", "schedule")
+_BOXES: Final = ("recompute", "recompute_modules", "sharding", "offload", "context_exchange", "schedule")
 _RULED: Final = (*DEGREE_NAMES, *OPTION_NAMES)
 UPLOADS: Final = {
     f"{part}_file": f"{part}_text"
@@ -120,6 +120,7 @@ def blank(*, time_limit_s: float) -> Typed:
         "pinned_modules": "",
         "sharding": tuple(map(str, default.sharding)),
         "offload": tuple(map(str, default.offload)),
+        "context_exchange": tuple(map(str, default.context_exchange)),
         "schedule": tuple(map(str, default.schedule)),
         "memory_headroom_percent": f"{100 * default.memory_headroom:g}",
         "objective": str(default.objective),

@@ -12,6 +12,7 @@ from cluster_models.model.experts import Experts
 from cluster_models.model.layer_kinds import AttentionGate, Mixer, Mlp
 from cluster_models.model.mixers import LatentAttention, LinearAttention, LinearRule, SparseAttention, StateSpace
 from cluster_models.training.expert_slots import ExpertSlots
+from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.frameworks import framework
 from cluster_models.training.plan import Configuration, Degrees, Placement, Plan, RankOrder, RankPlace
 from cluster_models.training.schedules import PipelineSchedule
@@ -173,6 +174,13 @@ def offloaded(framework: str, sharding: Sharding = Sharding.OPTIMIZER) -> Plan:
     """A plan of eight data ranks with all optimizer states in the nodes' memory."""
     plan = under(shaped(Degrees(data=8), ((6,),), sharding=sharding), framework)
     return replace(plan, configuration=replace(plan.configuration, optimizer_offload=100))
+
+
+def hierarchical(framework: str) -> Plan:
+    """A plan of eight context ranks, four of which exchange heads."""
+    plan = under(shaped(Degrees(context=8), ((6,),)), framework)
+    exchange = {"context_exchange": ContextExchange.HIERARCHICAL, "head_ranks": 4}
+    return replace(plan, configuration=replace(plan.configuration, **exchange))
 
 
 PLANS: Final = {

@@ -11,12 +11,13 @@ from app.exports.launch_value import launch_of
 from app.exports.options import Options
 from cluster_models.errors import InvalidConfiguration, InvalidInput
 from cluster_models.training.adapters import AdapterModule, Adapters
+from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.mixed_lengths import MixedLengths, Packing
 from cluster_models.training.optimizer_states import FULL_STATES, MasterFormat, MomentFormat, OptimizerStates
 from cluster_models.training.plan import Degrees, Plan
 from cluster_models.training.workload import Sharding
-from tests.app.exports.plans import export, shaped, text_of, under
+from tests.app.exports.plans import export, hierarchical, shaped, text_of, under
 
 
 def in_formats(plan: Plan, states: OptimizerStates) -> Plan:
@@ -92,6 +93,25 @@ def test_groups_that_shard_parameters_are_said_and_read_back() -> None:
     for name in ("megatron", "nemo", "deepspeed"):
         with pytest.raises(InvalidConfiguration, match="over all data ranks"):
             text_of(name, grouped)
+
+
+@pytest.mark.parametrize(
+    ("name", "framework", "said"),
+    [
+        ("megatron", "megatron-core-0.12", "--cp-comm-type a2a+p2p\n    --hierarchical-context-parallel-sizes 4 2"),
+        ("nemo", "megatron-bridge-26.02", "model.cp_comm_type=a2a+p2p"),
+    ],
+)
+def test_exchanges_of_context_ranks_are_said_and_read_back(name: str, framework: str, said: str) -> None:
+    """In Megatron-Core's words; a plan that exchanges otherwise is found out, and torchtitan has rings alone."""
+    plan = hierarchical(framework)
+    files = export(name).files(plan, Options())
+    assert said in files[0].text
+    alone = replace(plan.configuration, context_exchange=ContextExchange.RING, head_ranks=0)
+    with pytest.raises(InvalidConfiguration, match="exchange"):
+        check_files(export(name), files, launch_of(replace(plan, configuration=alone)))
+    with pytest.raises(InvalidConfiguration, match="pass keys and values on"):
+        text_of("torchtitan", plan)
 
 
 @pytest.mark.parametrize(

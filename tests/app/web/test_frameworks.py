@@ -32,6 +32,7 @@ TYPED = {
     "recompute": "none",
     "sharding": "none",
     "offload": "none",
+    "context_exchange": "ring",
     "schedule": "1f1b",
 }
 

@@ -31,14 +31,7 @@ from app.web.routes import router
 from solver.problem import PlanningProblem, Progress, SearchOptions
 from tests.app.shared_routes import with_shared_routes
 from tests.databases import begin_at_newest
-from tests.plans import (
-    small_architecture,
-    small_cluster,
-    small_no_plan,
-    small_plan,
-    small_samples,
-    small_workload,
-)
+from tests.plans import small_architecture, small_cluster, small_no_plan, small_plan, small_samples, small_workload
 
 TYPED = {
     "sequence_length": "2048",
@@ -46,6 +39,7 @@ TYPED = {
     "recompute": "none",
     "sharding": "none",
     "offload": "none",
+    "context_exchange": "ring",
     "schedule": "1f1b",
 }
 

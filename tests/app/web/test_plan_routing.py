@@ -48,6 +48,7 @@ def ask(client: TestClient, **changes: str) -> Any:
         "recompute": "none",
         "sharding": "none",
         "offload": "none",
+        "context_exchange": "ring",
         "schedule": "1f1b",
         "sequence_length": "2048",
         "global_batch_sequences": "8",
