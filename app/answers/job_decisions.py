@@ -11,7 +11,7 @@ from app.documents.configuration import DegreesDocument
 from app.documents.plan_parts import RankDocument, SurvivedLossesDocument
 from app.documents.remarks import RemarkDocument
 from app.documents.values import Computed, Given, Holds, ValueAnswer
-from app.exports.contract import refusal
+from app.exports.contract import refusals
 from app.exports.registry import EXPORTS
 from app.presentation.decision_reasons import objection, reason_of
 from cluster_models.jobs.recovery import (
@@ -117,7 +117,10 @@ class ConsideredActionAnswer(ValueAnswer[ConsideredAction]):
 
 def _formats(made: JobDecision) -> list[str]:
     after = made.plan
-    return [] if after is None else [export.name for export in EXPORTS.values() if refusal(export, after) is None]
+    if after is None:
+        return []
+    found = zip(EXPORTS, refusals(EXPORTS.values(), after), strict=True)
+    return [name for name, error in found if error is None]
 
 
 class JobDecisionAnswer(ValueAnswer[JobDecision]):

@@ -5,7 +5,7 @@ A renderer and its read-back are written apart: a mistake in one is found by the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Final
@@ -106,18 +106,25 @@ class View:
         return (ExportFile(self.file_name, self.render(plan)),)
 
 
-def refusal(export: Export | View, plan: Plan) -> str | None:
-    """Why a plan cannot be exported to this target, in a sentence; ``None`` where it can."""
-    error = why_not(export, plan)
-    return None if error is None else str(error)
+def refusals(exports: Iterable[Export | View], plan: Plan) -> list[InvalidConfiguration | None]:
+    """For each target the error that exporting a plan to it would raise; ``None`` where it can be exported."""
+    try:
+        launch = launch_of(plan)  # once: it checks every rank
+    except InvalidConfiguration as error:
+        return [None if isinstance(export, View) else error for export in exports]
+    return [_refusal(export, launch) for export in exports]
 
 
 def why_not(export: Export | View, plan: Plan) -> InvalidConfiguration | None:
     """The error that exporting a plan to this target would raise; ``None`` where it can be exported."""
+    return refusals((export,), plan)[0]
+
+
+def _refusal(export: Export | View, launch: Launch) -> InvalidConfiguration | None:
     if isinstance(export, View):
         return None
     try:
-        (export.refuse or export.render)(launch_of(plan), DEFAULTS)
+        (export.refuse or export.render)(launch, DEFAULTS)
     except InvalidConfiguration as error:
         return error
     return None

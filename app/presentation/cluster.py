@@ -152,7 +152,10 @@ def _unmeasured(links: LinkModel, flows: int) -> str:
     pairs = np.argwhere(np.triu(estimated & estimated.T, k=1))
     if not len(pairs):
         return "Every pair of nodes was measured." if len(names) > 1 else "There is one node only."
+    if len(pairs) == len(names) * (len(names) - 1) // 2:
+        return "No pair of nodes was measured: all are estimated from their class."
     are = "pair is estimated from its" if len(pairs) == 1 else "pairs are estimated from their"
-    listed = ", ".join(f"{names[a]} - {names[b]}" for a, b in pairs[:NAMED_PAIRS])
-    more = f" and {count(len(pairs) - NAMED_PAIRS)} more" if len(pairs) > NAMED_PAIRS else ""
-    return f"{count(len(pairs))} {are} class: {listed}{more}"
+    if len(pairs) > NAMED_PAIRS:
+        return f"{count(len(pairs))} {are} class."
+    listed = ", ".join(f"{names[a]} \N{EN DASH} {names[b]}" for a, b in pairs)
+    return f"{count(len(pairs))} {are} class: {listed}"

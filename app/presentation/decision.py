@@ -40,7 +40,7 @@ def decision_figures(plan: Plan, budget: Budget = NO_BUDGET) -> tuple[tuple[str,
     dollars, days = dollars_per_day(plan, budget), run_days(plan, budget)
     return (
         ("memory", room),
-        ("tokens a day", f"{billions(plan)} billion tokens a day"),
+        ("tokens a day", f"{billions(plan)} billion"),
         *(() if dollars is None else (("price", f"about {count(dollars)} USD a day{price_basis(budget)}"),)),
         *(() if days is None else (("whole run", run_words(plan, budget)),)),
     )

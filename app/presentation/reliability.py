@@ -19,6 +19,10 @@ _KINDS: Final[Mapping[EntityKind, str]] = {
 }
 
 
+LEAST_NODE_DAYS: Final = 10.0
+"""Below this a rate would say more of the moment when the cluster was stored than of its nodes."""
+
+
 def reliability_figures(found: Reliability) -> tuple[tuple[str, str], ...]:
     """Each figure with its name; the rate as ``meshwright resilience --rate`` takes it."""
     per_thousand, low, high = (
@@ -29,10 +33,14 @@ def reliability_figures(found: Reliability) -> tuple[tuple[str, str], ...]:
             found.failures_per_node_day_high,
         )
     )
+    if found.node_days < LEAST_NODE_DAYS:
+        per_thousand, range_ = "not known yet", f"a rate needs {LEAST_NODE_DAYS:.0f} node-days"
+    else:
+        range_ = f"{low} to {high} with {100 * CONFIDENCE:.0f} %"
     figures = [
         ("since", moment(found.since)),
         ("failures of nodes", f"{found.failures} in {found.node_days:,.1f} node-days"),
-        ("of 1,000 nodes a day", f"{per_thousand} ({low} to {high} with {100 * CONFIDENCE:.0f} %)"),
+        ("of 1,000 nodes a day", f"{per_thousand} ({range_})"),
     ]
     figures += [(_KINDS[each.kind], _kind_words(each)) for each in found.kinds if each.outages]
     if found.worst:

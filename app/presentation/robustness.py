@@ -50,7 +50,8 @@ def drift_summary(plan: Plan) -> str:
         return f"Drift of links does not touch the plan: {sentence(found.spread_from)}."
     start = f"When links change (one in ten {percent(found.slow_link, places=0)} or more below its median)"
     low, high = seconds(found.step.step_p10_s), seconds(found.step.step_p90_s)
-    step = f"a step takes {low} to {high} in four cases of five"
+    between = low if low == high else f"{low} to {high}"
+    step = f"a step takes {between} in four cases of five"
     if not found.rivals:
         return f"{start}, {step}."
     stated = f"{start}, {step} and the plan {_standing(found)}"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from sqlalchemy.orm import Session
+
 from app.db.status import PlanStatus
-from app.presentation.figures import NOT_KNOWN, count, percent, seconds
+from app.presentation.figures import NOT_KNOWN, count, percent, plural, seconds
 from app.services.calibration.calibrations import CalibrationRecord
 from app.services.clusters.clusters import ClusterRecord
+from app.services.planning import serving_plans
 from app.services.planning.plans import PlanRecord
 
 _MOODS: Final = {
@@ -33,6 +37,7 @@ class PlanLine:
     status: str
     mood: str
     asked: str
+    took: str
     step: str
     configuration: str
     gap: str
@@ -64,11 +69,28 @@ class ClusterLine:
     version: int
 
 
+def plan_lines(session: Session, found: Sequence[PlanRecord]) -> list[PlanLine]:
+    """Plans as a list shows them: those of serving with their output and GPUs."""
+    serving = serving_plans.list_outputs(session, plan_ids=[plan.id for plan in found])
+    lines = map(plan_line, found)
+    return [
+        replace(
+            line,
+            step=f"{count(serving[line.id].tokens_per_s)} tokens/s",
+            configuration=f"on {plural(serving[line.id].gpus, 'GPU')}",
+            gap=percent(serving[line.id].gap, places=2),
+        )
+        if line.id in serving
+        else line
+        for line in lines
+    ]
+
+
 def plan_line(plan: PlanRecord) -> PlanLine:
     """A plan by its model, its cluster and how far it is."""
-    asked = f"asked {_moment(plan.created_at)}"
+    took = ""
     if plan.started_at and plan.finished_at:
-        asked += f", searched for {(plan.finished_at - plan.started_at).total_seconds():.1f} s"
+        took = f", searched for {(plan.finished_at - plan.started_at).total_seconds():.1f} s"
     newest = plan.progress
     return PlanLine(
         id=plan.id,
@@ -77,7 +99,8 @@ def plan_line(plan: PlanRecord) -> PlanLine:
         cluster=plan.cluster_name,
         status=str(plan.status),
         mood=_MOODS[plan.status],
-        asked=asked,
+        asked=_moment(plan.created_at),
+        took=took,
         step=seconds(newest.incumbent_s) if newest else NOT_KNOWN,
         configuration=(newest.incumbent or "") if newest else "",
         gap=percent(newest.gap, places=2) if newest else NOT_KNOWN,

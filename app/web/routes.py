@@ -27,7 +27,7 @@ from app.web.failures.replan import replan_line
 from app.web.failures.replan_pages import router as replan_router
 from app.web.failures.what_if_pages import router as what_if_router
 from app.web.feedback.run_pages import router as run_router
-from app.web.listing import cluster_line, plan_line
+from app.web.listing import cluster_line, plan_lines
 from app.web.planning.comparison_pages import router as comparison_router
 from app.web.planning.fleet_pages import router as fleet_router
 from app.web.planning.framework_pages import router as framework_router
@@ -59,12 +59,13 @@ def home(request: Request) -> Response:
     """The start page."""
     with service_of(request).read_sessions() as session:
         recent = plans.list_plans(session, limit=RECENT)
+        lines = plan_lines(session, recent.items)
         known = clusters.list_clusters(session, limit=RECENT)
         decisions = replans.list_replans(session, limit=RECENT)
     return page(
         request,
         "home.html",
-        plans=[plan_line(plan) for plan in recent.items],
+        plans=lines,
         clusters=[cluster_line(record) for record in known.items],
         replans=[replan_line(each) for each in decisions.items if each.is_open],
         story=None if recent.items else next(iter(plan_examples(serving=False)), None),

@@ -83,5 +83,5 @@ def test_a_pair_whose_test_died_is_shown_as_estimated(
     Path("site.yaml").write_text(cluster_text(document))
     assert main(["cluster", "show", "site.yaml"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "1 pair is estimated from its class: n1 - n3" in shown
+    assert "1 pair is estimated from its class: n1 \N{EN DASH} n3" in shown
     assert "On 1 of 3 node pairs only small messages were measured" in shown

@@ -9,7 +9,7 @@ from fastapi import Query, Response
 from pydantic import BaseModel, Field
 
 from app.api.v1.answers import address
-from app.exports.contract import Export, Family, refusal
+from app.exports.contract import Export, Family, refusals
 from app.exports.options import Options, options_of
 from app.exports.packing import packed
 from app.exports.registry import EXPORTS
@@ -58,9 +58,9 @@ def export_answers(plan: Plan, *place: str) -> list[ExportAnswer]:
             description=export.description,
             address=address(*place, "exports", export.name),
             family=export.family,
-            refusal=refusal(export, plan),
+            refusal=None if error is None else str(error),
         )
-        for export in EXPORTS.values()
+        for export, error in zip(EXPORTS.values(), refusals(EXPORTS.values(), plan), strict=True)
     ]
 
 

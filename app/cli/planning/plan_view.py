@@ -15,7 +15,7 @@ from rich.text import Text
 
 from app.cli.planning.plan_details import BAR_CELLS, drift_account, hosts_grid, memory_account
 from app.cli.terminal import bullets, command_line, pairs, section
-from app.exports.contract import refusal, why_not
+from app.exports.contract import why_not
 from app.exports.registry import EXPORTS
 from app.presentation.decision import NO_BUDGET, Budget, decision_figures
 from app.presentation.figures import count, interval, interval_name, percent, plural, seconds, tflops
@@ -96,7 +96,7 @@ def _launch(plan: Plan, written: Path | None) -> RenderableType:
     """The commands that make and start the launch file; the plan has to be in a file for them."""
     found = next((name for name in _LAUNCHERS if why_not(EXPORTS[name], plan) is None), None)
     if found is None:
-        return Text(f"There is no launch file for it: {refusal(EXPORTS['slurm'], plan)}")
+        return Text(f"There is no launch file for it: {why_not(EXPORTS['slurm'], plan)}")
     first = [] if written else [Text("With --output PLAN.json the plan is kept; then", style="dim")]
     file, start = _LAUNCHERS[found]
     command = (
@@ -109,7 +109,8 @@ def _headline(plan: Plan, budget: Budget) -> RenderableType:
     degrees = plan.configuration.degrees
     careful = plan.provenance.link_bandwidth is LinkBandwidth.PESSIMISTIC
     figures = dict(decision_figures(plan, budget))
-    memory, tokens, run = figures.pop("memory"), figures.pop("tokens a day"), figures.pop("whole run", "")
+    memory, run = figures.pop("memory"), figures.pop("whole run", "")
+    tokens = f"{figures.pop('tokens a day')} tokens a day"
     text = Text.assemble(
         (f"{plan.model}  ", "bold"),
         (str(degrees), "bold green"),

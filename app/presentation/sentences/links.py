@@ -56,14 +56,14 @@ def _oversubscribed(
 
 def _only_small(*, pairs: int, of: int, message_bytes: float) -> str:
     return (
-        f"On {pairs} of {of} node pairs only small messages were measured (below {message_bytes / MIB:g} MiB a "
+        f"On {pairs:,} of {of:,} node pairs only small messages were measured (below {message_bytes / MIB:g} MiB a "
         "flow), as by a test that ended early: larger ones are estimated from the class of the pair."
     )
 
 
 def _never_measured(*, pairs: int, of: int) -> str:
     return (
-        f"{pairs} of {of} node pairs ({100 * pairs / of:.0f} %) were never measured: they are estimated from "
+        f"{pairs:,} of {of:,} node pairs ({100 * pairs / of:.0f} %) were never measured: they are estimated from "
         "their class."
     )
 
@@ -82,13 +82,13 @@ LINKS: Final[Mapping[str, Words]] = {
     "above_data_sheet": "{source} to {destination} was measured at {bytes_per_s:gbytes} in each of {flows} flows, "
     "above the {limit_bytes_per_s:gbytes} that the stated hardware can carry: correct the nodes' NICs or NVLink "
     "domain.",
-    "more_above_data_sheet": "{count} more pairs were measured above their data sheet.",
+    "more_above_data_sheet": "{count:,} more pairs were measured above their data sheet.",
     "slow_links": _slow_links,
     "oversubscribed_uplinks": _oversubscribed,
     "nothing_measured": "No pair of nodes was measured: every link is estimated from the data sheet.",
     "only_small_messages": _only_small,
-    "failed_tests": "{pairs} of {of} node pairs have failed tests ({succeeded} of them also succeeded in others): "
-    "failed counts as unknown.",
+    "failed_tests": "{pairs:,} of {of:,} node pairs have failed tests ({succeeded:,} of them also succeeded in "
+    "others): failed counts as unknown.",
     "never_measured": _never_measured,
     "node_without_measurement": "Node {node} has no measurement at all: all its links are estimated.",
     "more_nodes_without_measurement": "{count} more nodes have no measurement at all.",

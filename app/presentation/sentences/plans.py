@@ -32,8 +32,8 @@ def _unmeasured_framework(*, framework: str, like: str) -> str:
 
 
 def _uncalibrated_size(*, size: str, value: int, low: int, high: int) -> str:
-    limits = f"{low}" if low == high else f"{low}..{high}"
-    return f"{SIZES[size]} {value} lies outside the calibrated {limits}."
+    limits = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return f"{SIZES[size]} {value:,} lies outside what was calibrated, {limits}."
 
 
 def _uncalibrated_setting(*, setting: str, value: str, calibrated: Sequence[str]) -> str:
@@ -55,9 +55,9 @@ def _step_interval(
     errors = {
         "own_runs": f"{runs} {family}",
         "new": f"{runs} measured runs{worth}, each predicted as if of {family}",
-        "alike": f"{runs} measured runs{worth}, of {family}, each predicted without its like",
+        "alike": f"{runs} measured runs{worth}, of {family}, each predicted by a fit that had not seen any like it",
     }[basis]
-    wider = " It is wider for what is unlike all of them." if respects_outside else ""
+    wider = " The range is widened because this plan is unlike all of them." if respects_outside else ""
     return (
         f"Times are predicted, not measured: {100 * level:.0f} % of measured steps are expected between "
         f"{step_low_s:#.3g} and {step_high_s:#.3g} s, from the errors on {errors}.{wider}"

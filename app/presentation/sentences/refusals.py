@@ -27,7 +27,7 @@ def _survival_needs(*, labels: Sequence[str], losses: Sequence[int], by_replicas
 REASONS: Final[Mapping[str, Words]] = {
     "no_legal_degrees": "No combination of degrees obeys all rules: the pinned and forbidden degrees, a global "
     "batch of {global_batch} sequences and the GPUs allowed leave none.",
-    "nothing_fits": "None of {candidates} legal candidates fits into memory; the closest ({degrees}, micro-batch "
+    "nothing_fits": "None of {candidates:,} legal candidates fits into memory; the closest ({degrees}, micro-batch "
     "{micro_batch}, recompute {recompute}, sharding {sharding}) misses by {missing_bytes:gib} per GPU.",
     "rules_by_counting": _by_counting,
     "rules_search_ended": "The search ended before it found a placement that keeps every rule of "

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.db.engine import SessionFactory
 from app.db.status import PlanKind, PlanStatus
+from app.db.tables import PlanRow
 from app.serialization import jsonable, load
 from app.services.clusters import snapshots
 from app.services.field_paths import errors_under
@@ -81,6 +86,27 @@ def get_serving_result(session: Session, *, plan_id: str) -> ServingPlan | NoSer
     if row.status == PlanStatus.SUCCEEDED:
         return load(ServingPlan, row.result)
     return load(NoServingPlan, row.result) if row.status == PlanStatus.INFEASIBLE else None
+
+
+@dataclass(frozen=True, slots=True)
+class ServingOutput:
+    """Output tokens a second of a finished plan of serving, its GPUs and its gap."""
+
+    tokens_per_s: float
+    gpus: int
+    gap: float
+
+
+def list_outputs(session: Session, *, plan_ids: Collection[str]) -> dict[str, ServingOutput]:
+    """Outputs of those plans that are of serving and succeeded."""
+    query = select(PlanRow.id, PlanRow.result).where(
+        PlanRow.id.in_(plan_ids), PlanRow.kind == PlanKind.SERVING, PlanRow.status == PlanStatus.SUCCEEDED
+    )
+    return {
+        plan_id: ServingOutput(found["tokens_per_s"], found["gpus"], found["certificate"]["gap"])
+        for plan_id, found in session.execute(query)
+        if found is not None
+    }
 
 
 def get_finished_serving_plan(session: Session, *, plan_id: str) -> ServingPlan:

@@ -125,7 +125,7 @@ def place_words(node: Node) -> str:
     """Under which switch, or where, a node is."""
     for label in _PLACES:
         if (place := node.place(label)) is not None:
-            return f"{label} {place}"
+            return place if place.startswith(label) else f"{label} {place}"
     return "All nodes"
 
 

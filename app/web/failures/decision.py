@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.exports.contract import Family, why_not
+from app.exports.contract import Family, refusals
 from app.exports.registry import EXPORTS
 from app.exports.serving.contract import serving_refusal
 from app.exports.serving.registry import SERVING_EXPORTS
@@ -259,8 +259,8 @@ def _givers(ranks: Sequence[MovedRank]) -> str:
 def _files(plan: Plan) -> tuple[LaunchFile, ...]:
     return tuple(
         LaunchFile(export.description, export.file_name, name)
-        for name, export in EXPORTS.items()
-        if export.family in _LAUNCHED and why_not(export, plan) is None
+        for (name, export), error in zip(EXPORTS.items(), refusals(EXPORTS.values(), plan), strict=True)
+        if export.family in _LAUNCHED and error is None
     )
 
 

@@ -37,9 +37,9 @@ from cluster_models.errors import InvalidInput
 
 _PLANS: Final = 50
 _HOWS: Final = (
-    ("applied", "It runs already: its GPUs are taken"),
-    ("approved", "It is about to start: hold its GPUs"),
-    ("proposed", "Not yet: only write it down"),
+    ("applied", "it runs already"),
+    ("approved", "it starts soon"),
+    ("proposed", "not yet decided"),
 )
 _STEPS: Final = {
     "approve": running_plans.approve_plan,

@@ -21,7 +21,7 @@ from app.exports.packing import packed
 from app.exports.registry import EXPORTS
 from app.exports.serving.contract import ServingExport
 from app.exports.serving.registry import SERVING_EXPORTS
-from app.presentation.free_nodes import free_nodes_sentence
+from app.presentation.free_nodes import free_nodes_change, free_nodes_sentence
 from app.presentation.steps import step_words
 from app.resources import Service, service_of
 from app.services.decisions import free_nodes, replan_views, replans, reports
@@ -91,9 +91,12 @@ def with_free_nodes(request: Request, replan_id: str) -> Response:
         cluster = replan_views.cluster_of(session, replan=record, now=datetime.now(UTC))
         made = replan_views.view_of(session, answer.decision, answer.base)
         view = decision_view(replace(made, cluster=cluster))
+        shown = _shown_answer(record)
+        kept = None if shown is None else replan_views.view_answer(session, replan_id=replan_id, answer=shown)
     return page(
         request,
         "free_nodes.html",
+        change=free_nodes_change(answer.decision, None if kept is None else kept.decision),
         line=replan_line(record),
         nodes=answer.nodes,
         address=f"/replans/{record.id}",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
 
-from app.exports.contract import Export, Family, View, why_not
+from app.exports.contract import Export, Family, View, refusals, why_not
 from app.exports.options import DEFAULTS, option_text, options_of
 from app.exports.registry import EXPORTS
 from cluster_models.training.plan import Plan
@@ -141,9 +141,9 @@ def given_options(query: Mapping[str, str]) -> dict[str, str]:
 def exports_of(plan_id: str, plan: Plan, typed: Mapping[str, str], valid: Mapping[str, str]) -> Exports:
     """Every format; ``typed`` stands in the form, and links carry the ``valid`` ones of it."""
     found: dict[Family, tuple[list[ExportLine], list[Unfit]]] = {family: ([], []) for family in _FAMILIES}
-    for name, export in EXPORTS.items():
+    for (name, export), error in zip(EXPORTS.items(), refusals(EXPORTS.values(), plan), strict=True):
         fits, unfit = found[export.family]
-        if (error := why_not(export, plan)) is None:
+        if error is None:
             fits.append(_line(plan_id, export, {key: valid[key] for key in TAKEN.get(name, ()) if key in valid}))
         else:
             remedy = error.remedy[:1].upper() + error.remedy[1:]

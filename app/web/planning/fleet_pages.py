@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Request
@@ -32,7 +31,7 @@ from app.services.planning.requests import FleetDocument, FleetPlanRequest, Opti
 from app.web.error_pages import PageRoute
 from app.web.listing import plan_line
 from app.web.origin import sent_form
-from app.web.planning.progress import progress_now
+from app.web.planning.progress import ProgressNow
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput
 from cluster_models.fleet.plan import FleetPlan, NoFleetPlan
@@ -76,7 +75,9 @@ def ask_for_fleet_plan(request: Request, data: Annotated[FormData, Depends(sent_
     return RedirectResponse(f"/plans/{plan_id}", 303)
 
 
-def fleet_plan_page(request: Request, session: Session, record: PlanRecord) -> Response:
+def fleet_plan_page(
+    request: Request, session: Session, record: PlanRecord, progress: ProgressNow | None
+) -> Response:
     """A fleet plan: its progress while it is searched for, then what came out."""
     answer = fleet_plans.get_fleet_result(session, plan_id=record.id)
     found = answer if isinstance(answer, FleetPlan) else None
@@ -84,7 +85,7 @@ def fleet_plan_page(request: Request, session: Session, record: PlanRecord) -> R
         request,
         "fleet_plan.html",
         plan=plan_line(record),
-        progress=progress_now(record, datetime.now(UTC)) if record.is_open else None,
+        progress=progress,
         headline=headline(found) if found else "",
         proof=proof(found) if found else "",
         columns=SHARE_COLUMNS,

@@ -11,7 +11,7 @@ from cluster_models.training.rank_costs import MEMORY_PARTS, StageMemory
 from cluster_models.units import GIB
 
 _LEFT, _RIGHT, _TOP, _ROW, _BAR = 104.0, 24.0, 28.0, 30.0, 20.0
-_WIDTH: Final = 760.0
+_WIDTH: Final = 570.0
 _WORD: Final = 72.0
 """Limits closer than this share one word."""
 

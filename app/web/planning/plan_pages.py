@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
+from sqlalchemy.orm import Session
 
 from app.db.engine import transaction
 from app.db.status import PlanKind
@@ -16,14 +17,13 @@ from app.exports.options import options_of
 from app.resources import service_of
 from app.services.pagination import MAX_LIMIT
 from app.services.planning import plans
+from app.services.planning.plans import PlanRecord
 from app.web.error_pages import PageRoute
-from app.web.listing import plan_line
+from app.web.listing import plan_line, plan_lines
 from app.web.planning.exports import Exports, exports_of, given_options, option_label, preview_of
 from app.web.planning.fleet_pages import fleet_plan_page
-from app.web.planning.form import (
-    FormProblem,
-)
-from app.web.planning.progress import progress_now
+from app.web.planning.form import FormProblem
+from app.web.planning.progress import ProgressNow, progress_now
 from app.web.planning.result import nothing_fits, result
 from app.web.planning.schedule import ZOOMS, Window
 from app.web.planning.search_course import search_course
@@ -43,13 +43,14 @@ def plan_list(request: Request, cursor: str | None = None, find: str = "") -> Re
     limit = MAX_LIMIT if find.strip() else PAGE
     with service_of(request).read_sessions() as session:
         found = plans.list_plans(session, limit=limit, cursor=cursor)
+        lines = plan_lines(session, found.items)
     more = urlencode(
         {"cursor": found.next_cursor or "", "find": find} if find else {"cursor": found.next_cursor or ""}
     )
     return page(
         request,
         "plans.html",
-        plans=[line for plan in found.items if (line := plan_line(plan)).matches(find)],
+        plans=[line for line in lines if line.matches(find)],
         searched=find.strip(),
         looked_at=limit,
         next_page=found.next_cursor and f"/plans?{more}",
@@ -61,13 +62,13 @@ def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 1, part: 
     """A plan: its progress while it is searched for, then what came out."""
     with service_of(request).read_sessions() as session:
         record = plans.get_plan(session, plan_id=plan_id)
+        progress = _progress(session, record) if record.is_open else None
         if record.kind is PlanKind.SERVING:
-            return serving_plan_page(request, session, record)
+            return serving_plan_page(request, session, record, progress)
         if record.kind is PlanKind.FLEET:
-            return fleet_plan_page(request, session, record)
+            return fleet_plan_page(request, session, record, progress)
         answer = plans.get_result(session, plan_id=plan_id)
         problem = plans.get_problem(session, plan_id=plan_id)
-        ahead = plans.count_ahead(session, plan=record)
     window = Window(replica, zoom, part)
     exports, found = _exports(request, plan_id, answer) if isinstance(answer, Plan) else (None, ())
     return page(
@@ -76,7 +77,7 @@ def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 1, part: 
         status=422 if found else 200,
         plan=plan_line(record),
         zooms=ZOOMS,
-        progress=progress_now(record, datetime.now(UTC), ahead=ahead) if record.is_open else None,
+        progress=progress,
         result=result(answer, problem.workload, problem.snapshot.cluster, window)
         if isinstance(answer, Plan)
         else None,
@@ -93,9 +94,8 @@ def plan_progress(request: Request, plan_id: str) -> Response:
     """The part of a plan's page that changes while it is searched for."""
     with service_of(request).read_sessions() as session:
         record = plans.get_plan(session, plan_id=plan_id)
-        ahead = plans.count_ahead(session, plan=record)
+        now = _progress(session, record)
     finished = {} if record.is_open else {"Plan-Finished": "yes"}
-    now = progress_now(record, datetime.now(UTC), ahead=ahead)
     return page(request, "progress.html", headers=finished, plan=plan_line(record), progress=now)
 
 
@@ -105,6 +105,10 @@ def cancel(request: Request, plan_id: str) -> Response:
     with transaction(service_of(request).sessions) as session:
         plans.cancel_plan(session, plan_id=plan_id)
     return RedirectResponse(f"/plans/{plan_id}", 303)
+
+
+def _progress(session: Session, record: PlanRecord) -> ProgressNow:
+    return progress_now(record, datetime.now(UTC), ahead=plans.count_ahead(session, plan=record))
 
 
 def _exports(request: Request, plan_id: str, answer: Plan) -> tuple[Exports, tuple[FormProblem, ...]]:

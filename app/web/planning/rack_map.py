@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
@@ -19,6 +20,9 @@ _NODE: Final = 22.0
 """Width of a host as one cell."""
 _MOST_HOSTS: Final = 40
 """Hosts drawn GPU by GPU; of more, each is one cell."""
+_MOST_NUMBERED: Final = 160
+"""Hosts with the number of their stage; of more, places stand in columns, a line or two each."""
+_TINY, _NAME, _MOST_IN_LINE = 11.0, 96.0, 24
 
 
 def rack_map(plan: Plan, where: Places, crossing: Mapping[str, Collection[int]]) -> Drawing:
@@ -30,6 +34,12 @@ def rack_map(plan: Plan, where: Places, crossing: Mapping[str, Collection[int]])
     for host in plan.placement.hosts:
         groups.setdefault(where.of_node.get(host, host) if where.kind != "node" else "", []).append(host)
     ringed = {stage for kind, stages in crossing.items() if kind != "data parallel" for stage in stages}
+    if len(ringed) == plan.configuration.degrees.pipeline > 1:
+        ringed, crosses = set(), " Every stage has a group that crosses."
+    else:
+        crosses = f" Outlined: {plural(len(ringed), 'stage')} with a group that crosses." if ringed else ""
+    if len(ranks) > _MOST_NUMBERED:
+        return _many(groups, ranks, ringed, f"Each cell is a node; colours are pipeline stages.{crosses}")
     is_large = len(ranks) > _MOST_HOSTS
     host_width = _NODE if is_large else _CELL * max(plan.placement.gpus_per_node, 6)
     columns = max(1, int((_WIDTH - 2 * _GAP) // (host_width + (0 if is_large else _GAP))))
@@ -58,11 +68,42 @@ def rack_map(plan: Plan, where: Places, crossing: Mapping[str, Collection[int]])
         width=_WIDTH,
         height=y + 4,
         name="Racks with the stages of the pipeline",
-        description="Numbers and colours are pipeline stages."
-        + (f" Outlined: {plural(len(ringed), 'stage')} with a group that crosses." if ringed else ""),
+        description=f"Numbers and colours are pipeline stages.{crosses}",
         boxes=tuple(boxes),
         lines=tuple(lines[:-1]),
         words=tuple(words),
+        shrinks=True,
+    )
+
+
+def _many(
+    groups: Mapping[str, Sequence[str]], ranks: Mapping[str, list[RankPlace]], ringed: Collection[int], words: str
+) -> Drawing:
+    """Places in columns by name, a small cell for each host."""
+    places = {name: list(dict.fromkeys(hosts)) for name, hosts in sorted(groups.items())}
+    line = min(max(map(len, places.values())), _MOST_IN_LINE)
+    column = _NAME + line * _TINY + _GAP
+    columns = max(1, int(_WIDTH // column))
+    lines = {name: -(-len(hosts) // line) for name, hosts in places.items()}
+    most = -(-sum(lines.values()) // columns)
+    boxes, names, at, row, deepest = list[Box](), list[Words](), 0, 0, 0
+    for name, hosts in places.items():
+        if row >= most:
+            at, row = at + 1, 0
+        x, y = at * column, row * (_TINY + 3)
+        names.append(Words(x + _NAME - 6, y + 10, name if len(name) <= 16 else f"{name[:15]}…", "host-name", "end"))
+        for index, host in enumerate(hosts):
+            left, top = x + _NAME + index % line * _TINY, y + index // line * (_TINY + 3)
+            boxes.append(replace(_node_cell(host, ranks[host], left, top, ringed), width=_TINY - 1, height=_TINY))
+        row += lines[name]
+        deepest = max(deepest, row)
+    return Drawing(
+        width=_WIDTH,
+        height=deepest * (_TINY + 3) + 4,
+        name="Racks with the stages of the pipeline",
+        description=words,
+        boxes=tuple(boxes),
+        words=tuple(names),
         shrinks=True,
     )
 

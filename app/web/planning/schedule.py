@@ -87,8 +87,10 @@ def schedule(events: Sequence[TimelineEvent], wanted: Window) -> Schedule | None
         key=lambda event: (event.start_s, event.track),
     )
     shortest_s = (end - begin) * _SHORTEST / (_WIDTH - _LEFT - _RIGHT)
-    while len(shown := _merged(seen, shortest_s)) > MOST_BOXES:
+    shown = _merged(seen, shortest_s)
+    while len(shown) > MOST_BOXES:
         shortest_s *= 1.5
+        shown = _merged(shown, shortest_s)
     left_out = ""
     if len(shown) < len(seen):
         left_out = "Boxes too short to tell apart are drawn as one; look closer to see each."
@@ -108,26 +110,30 @@ def _merged(events: Sequence[TimelineEvent], shortest_s: float) -> list[Timeline
 
     A run of equal ones keeps its category, others become "several"; a gap that could be seen ends a run.
     """
-    runs: dict[int, TimelineEvent] = {}
-    done: list[TimelineEvent] = []
+    runs: dict[int, list[TimelineEvent]] = {}
+    done: list[list[TimelineEvent]] = []
     for event in events:
         run = runs.get(event.track)
-        if run is None:
-            runs[event.track] = event
-            continue
-        end = run.start_s + run.duration_s
-        if event.start_s - end < shortest_s and run.duration_s < shortest_s:
-            alike = run.category == event.category
-            runs[event.track] = replace(
-                run,
-                name=f"several {event.category}" if alike else _NAMES["several"],
-                category=event.category if alike else "several",
-                duration_s=event.start_s + event.duration_s - run.start_s,
-            )
-        else:
+        if run is not None:
+            begin, end = run[0].start_s, run[-1].start_s + run[-1].duration_s
+            if event.start_s - end < shortest_s and end - begin < shortest_s:
+                run.append(event)
+                continue
             done.append(run)
-            runs[event.track] = event
-    return sorted([*done, *runs.values()], key=lambda event: (event.start_s, event.track))
+        runs[event.track] = [event]
+    found = map(_one, (*done, *runs.values()))
+    return sorted(found, key=lambda event: (event.start_s, event.track))
+
+
+def _one(run: Sequence[TimelineEvent]) -> TimelineEvent:
+    """The events of a run as one."""
+    first, last = run[0], run[-1]
+    if first is last:
+        return first
+    category = first.category if len({event.category for event in run}) == 1 else "several"
+    name = _NAMES["several"] if category == "several" else f"several {category}"
+    length_s = last.start_s + last.duration_s - first.start_s
+    return replace(first, name=name, category=category, duration_s=length_s)
 
 
 def _inside(wanted: Window, replicas: Sequence[int]) -> Window:
@@ -190,9 +196,11 @@ def _style(event: TimelineEvent) -> str:
 
 
 def _rows(events: Sequence[TimelineEvent], begin: float, end: float) -> tuple[TrackRow, ...]:
+    by_track: dict[int, list[TimelineEvent]] = {}
+    for event in events:
+        by_track.setdefault(event.track, []).append(event)
     rows = []
-    for track in sorted({event.track for event in events}):
-        own = [event for event in events if event.track == track]
+    for track, own in sorted(by_track.items()):
         busy = sum(
             min(event.start_s + event.duration_s, end) - max(event.start_s, begin)
             for event in own

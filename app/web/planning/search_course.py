@@ -8,7 +8,7 @@ from app.presentation.figures import percent, seconds
 from app.services.planning.course import CoursePoint
 from app.web.drawing import Drawing, Key, Line, Words, round_steps
 
-_WIDTH, _HEIGHT = 640.0, 180.0
+_WIDTH, _HEIGHT = 570.0, 180.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 16.0, 12.0, 40.0
 
 

@@ -10,7 +10,7 @@ from app.web.drawing import Box, Drawing, Key, Line, Words, round_steps
 from cluster_models.serving.plan import FrontPoint, PlannedPool, ServingPlan
 from cluster_models.units import GIB
 
-_WIDTH: Final = 760.0
+_WIDTH: Final = 570.0
 _LEFT, _RIGHT, _TOP, _ROW, _BAR = 150.0, 24.0, 28.0, 34.0, 20.0
 _PARTS: Final = {"weight_bytes": "weights", "step_bytes": "steps and engine", "cache_bytes": "keys and values"}
 _CHART: Final = 300.0
@@ -105,7 +105,7 @@ def pareto_chart(plan: ServingPlan, model: int) -> Drawing:
         lines=tuple(lines),
         words=tuple(words),
         legend=(
-            Key("part-6", "the plan"),
+            Key("dot-plan", "the plan"),
             Key("part-1", "within the limits"),
             Key("part-7", "misses a limit"),
         ),
@@ -114,7 +114,7 @@ def pareto_chart(plan: ServingPlan, model: int) -> Drawing:
 
 
 def _dot(point: FrontPoint) -> str:
-    return "part-6" if point.is_chosen else "part-1" if point.meets_limits else "part-7"
+    return "dot-plan" if point.is_chosen else "part-1" if point.meets_limits else "part-7"
 
 
 def _tip(point: FrontPoint) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
@@ -34,7 +33,7 @@ from app.web.planning.choices import pasted_or
 from app.web.planning.exports import given_options, option_label
 from app.web.planning.form import FormProblem, Typed, typed
 from app.web.planning.outlook import FormOutlook, form_outlook, prefilled
-from app.web.planning.progress import progress_now
+from app.web.planning.progress import ProgressNow
 from app.web.planning.serving_form import (
     CHOICES,
     LABELS,
@@ -101,7 +100,9 @@ def look_ahead_at_serving(request: Request, data: Annotated[FormData, Depends(se
         return _form(request, session, values, found, seen)
 
 
-def serving_plan_page(request: Request, session: Session, record: PlanRecord) -> Response:
+def serving_plan_page(
+    request: Request, session: Session, record: PlanRecord, progress: ProgressNow | None
+) -> Response:
     """A serving plan: its progress while it is searched for, then what came out."""
     answer = serving_plans.get_serving_result(session, plan_id=record.id)
     problem = serving_plans.get_serving_problem(session, plan_id=record.id)
@@ -114,7 +115,7 @@ def serving_plan_page(request: Request, session: Session, record: PlanRecord) ->
         "serving_plan.html",
         status=422 if found else 200,
         plan=plan_line(record),
-        progress=progress_now(record, datetime.now(UTC)) if record.is_open else None,
+        progress=progress,
         result=serving_result(answer, leaves(problem.snapshot.cluster))
         if isinstance(answer, ServingPlan)
         else None,

@@ -9,7 +9,7 @@ from app.presentation.figures import percent, round_seconds, seconds
 from app.web.drawing import Box, Drawing, Key, Line, Words, round_steps
 from cluster_models.training.rank_costs import TIME_PARTS, StageTime, TimeBreakdown
 
-_WIDTH, _LEFT, _RIGHT, _TOP = 760.0, 104.0, 24.0, 8.0
+_WIDTH, _LEFT, _RIGHT, _TOP = 570.0, 104.0, 24.0, 8.0
 _TALL: Final = ((20, 26.0, 18.0), (40, 18.0, 12.0), (10_000, 10.0, 7.0))
 """Row and bar heights by the most stages that they are for."""
 

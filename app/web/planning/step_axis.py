@@ -9,7 +9,7 @@ from app.web.drawing import Box, Drawing, Line, Words, round_steps
 from cluster_models.training.plan import Alternative, Plan
 from cluster_models.training.workload import Objective
 
-_WIDTH, _LEFT, _RIGHT = 560.0, 132.0, 16.0
+_WIDTH, _LEFT, _RIGHT = 560.0, 140.0, 16.0
 _ROW, _BAR, _TOP = 24.0, 12.0, 6.0
 _DIAMOND: Final = 9.0
 

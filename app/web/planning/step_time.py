@@ -8,7 +8,7 @@ from app.presentation.figures import percent, round_seconds, seconds
 from app.web.drawing import Box, Drawing, Key, Line, Words, round_steps
 from cluster_models.training.rank_costs import TIME_PARTS, TimeBreakdown
 
-_WIDTH: Final = 760.0
+_WIDTH: Final = 570.0
 _SIDE, _TOP, _BAR = 12.0, 6.0, 34.0
 
 

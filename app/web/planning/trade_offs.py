@@ -9,7 +9,7 @@ from app.web.drawing import Box, Drawing, Key, Line, Words, round_steps
 from cluster_models.training.plan import Plan, TradeOff
 from cluster_models.units import GIB
 
-_WIDTH, _HEIGHT = 640.0, 300.0
+_WIDTH, _HEIGHT = 570.0, 300.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 16.0, 12.0, 44.0
 _DOT: Final = 6.0
 
@@ -80,6 +80,6 @@ def _tip(point: TradeOff) -> str:
 def _description(points: tuple[TradeOff, ...]) -> str:
     frontier = sum(point.on_frontier for point in points)
     return (
-        f"{len(points)} of the candidates that fit, each at a step time that no placement of it beats; "
-        f"{frontier} of them are not beaten in both."
+        f"{len(points)} of the candidates that fit, each at the step that it cannot beat wherever it is placed, so "
+        f"dots below this plan need not be faster; {frontier} of them are beaten by none in both."
     )

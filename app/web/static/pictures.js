@@ -79,3 +79,15 @@ for (const table of document.querySelectorAll("table[data-sort]")) {
     head.replaceChildren(button);
   });
 }
+
+// What takes a moment to work out comes from its own page, to the place of the same name on this one.
+for (const place of document.querySelectorAll("[data-from]")) {
+  fetch(place.dataset.from)
+    .then(async (answer) => {
+      if (!answer.ok) return;
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const found = page.getElementById(place.id);
+      if (found) place.replaceChildren(...found.childNodes);
+    })
+    .catch(() => {}); // The link beside it leads to the same.
+}

@@ -241,7 +241,7 @@ def test_the_page_of_a_cluster_says_who_holds_which_gpus(pages: Site) -> None:
     assert "1 job holds 8 of 32 GPUs." in words
     assert "n1 <b>bold" in words
     assert "n2 free" in words
-    assert "leaf leaf-1" in words
+    assert "leaf-1" in words
     assert "<b>bold" not in page
     assert page.count('class="hue-0"') == 8
 

@@ -233,6 +233,9 @@ def test_free_nodes_that_are_no_spares_are_offered_and_priced(failed: Failed) ->
     assert "nodes are free and no spares, so this decision leaves them out: n4, n5, n6 and n7." in told(page)
     offered = failed.browser.get(f"{failed.address}/free-nodes").text
     assert "a moves to spare nodes where it lost some" in told(offered)
+    assert re.search(
+        r"With them: .+ throughput.*, \d+ ranks move; without: .+ throughput.*, \d+ ranks move\.", told(offered)
+    )
     assert buttons(offered) == ["use_free"]
     fresh = where(failed.press("use_free"))
     assert "free and no spare" not in told(failed.browser.get(fresh).text)
