@@ -73,7 +73,9 @@ class ErrorsDocument(Document):
     p10: Number = Field(description="10th percentile of log(measured / predicted).", examples=[-0.04])
     p50: Number = Field(description="Median.", examples=[0.0])
     p90: Number = Field(description="90th percentile.", examples=[0.05])
-    runs: WholeNumber = Field(description="How many runs.", examples=[12])
+    runs: WholeNumber = Field(
+        description="Independent runs that they are worth: repetitions are little more than one.", examples=[12]
+    )
 
 
 class FigureErrorsDocument(Document):

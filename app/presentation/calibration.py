@@ -101,7 +101,8 @@ def _outcome(what: str, changed: str, errors: tuple[float, float | None], *, tes
             f"that it did not see, with {percent(SURELY)} confidence."
         )
     if unseen is None or not tested:
-        return f"{what}: {changed} fitted, untested, for too few runs; predictions were {percent(before)} off."
+        off = f"predictions were {percent(before)} off"
+        return f"{what}: {changed} fitted, untested, for too few configurations; {off}."
     return (
         f"{what}: {changed} fitted. Runs that the fit did not see are predicted {percent(unseen)} off on average, "
         f"{percent(before)} before."

@@ -21,7 +21,10 @@ class FittedValue:
 
 @dataclass(frozen=True, slots=True)
 class ErrorSpread:
-    """10th, 50th and 90th percentile of log(measured / predicted) step times of ``runs`` measured runs."""
+    """10th, 50th and 90th percentile of log(measured / predicted) step times.
+
+    ``runs``: how many were measured, of a user's own how many independent ones they are worth.
+    """
 
     p10: float
     p50: float

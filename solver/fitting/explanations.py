@@ -49,7 +49,7 @@ class Trial(Generic[Belief]):
     """One explanation, whose errors are log(predicted / measured).
 
     ``posterior``: the optimum of the ``beliefs`` that the runs tell of.  ``held_out`` (r,): the error of each run
-    by a fit without its fold.
+    by a fit without its fold, NaN where that leaves none.
     """
 
     explanation: Explanation
@@ -112,9 +112,9 @@ def _trial(
         priced, prior = make(beliefs), Prior.of(beliefs)
         posterior = most_probable(priced, prior, [posterior.free[told]])
     held_out = posterior.residuals.copy()
-    if beliefs and len(folds) > 1:
+    if beliefs:
         for rows in folds:
-            held_out[rows] = priced.residuals(posterior.without(rows, prior), rows)
+            held_out[rows] = priced.residuals(posterior.without(rows, prior), rows) if len(folds) > 1 else np.nan
     return Trial(explanation, tuple(beliefs), posterior, held_out)
 
 

@@ -13,13 +13,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from cluster_models.calibration.fitted import FittedParameters
+from cluster_models.calibration.fitted import ErrorSpread, FittedParameters
 from cluster_models.calibration.training_run import TrainingRun
 from solver.candidates import FloatArray
 from solver.costs.calibration import PARAMETERS, Calibration, calibration_of, shipped_parameters
 from solver.fitting.beliefs import Belief, beliefs_of
-from solver.fitting.explanations import FEWEST_FOR_PARAMETERS, Trial, explain
-from solver.fitting.families import error_spread
+from solver.fitting.explanations import FEWEST_FOR_CHOICE, FEWEST_FOR_PARAMETERS, Trial, explain
+from solver.fitting.families import error_spread, independence
 from solver.fitting.least_squares import NOTICEABLE
 from solver.fitting.patterns import patterns_of
 from solver.fitting.priced import OwnRuns, PeakMemory, StepTimes
@@ -40,8 +40,8 @@ def fit_own_steps(
     """The ``parameters`` (default: all of step times) of the GPU kinds and frameworks in ``runs``.
 
     ``groups`` names sweeps: where there are enough of them, a run is predicted without its sweep, else without its
-    configuration.  ``start``: what own measurements told already.  ``known``: what was fitted on others' runs
-    (default: the shipped parameters).
+    configuration; never from another run of its configuration.  ``start``: what own measurements told already.
+    ``known``: what was fitted on others' runs (default: the shipped parameters).
     """
     wanted = [name for name in parameters or PARAMETERS if name not in MEMORY_PARAMETERS]
     kept = [i for i, run in enumerate(runs) if run.step_s is not None]
@@ -76,11 +76,21 @@ def _fit(
     if not runs:
         return _nothing_measured(start)
     configurations = [repr((run.architecture, run.workload, run.configuration, run.gpu.name)) for run in runs]
-    if labels is None or len(set(labels)) < FEWEST_FOR_PARAMETERS:
+    sweep_of: dict[str, str] = {}
+    labels = [sweep_of.setdefault(*pair) for pair in zip(configurations, labels or configurations, strict=True)]
+    if len(set(labels)) < FEWEST_FOR_PARAMETERS:
         labels = configurations
     trials = explain(lambda some: priced(runs, some, start), list(beliefs.values()), labels)
-    report = _report(runs, beliefs.values(), trials, start)
+    report = _report(runs, beliefs.values(), trials, (start, _spread(trials[-1].held_out, labels)))
     return replace(report, patterns=patterns_of(runs, trials[-1].errors)) if priced is StepTimes else report
+
+
+def _spread(held_out: FloatArray, labels: Sequence[str]) -> ErrorSpread | None:
+    """How far unseen runs are off, those of one label worth what is independent of them; ``None`` of too few."""
+    weights = independence(-held_out, labels)
+    if weights.sum() < FEWEST_FOR_CHOICE:
+        return None
+    return replace(error_spread(-held_out, weights), runs=round(weights.sum()))
 
 
 def _nothing_measured(start: FittedParameters | None) -> FitReport:
@@ -92,14 +102,15 @@ def _report(
     runs: Sequence[TrainingRun],
     beliefs: Collection[Belief],
     trials: Sequence[Trial[Belief]],
-    start: FittedParameters | None,
+    upon: tuple[FittedParameters | None, ErrorSpread | None],
 ) -> FitReport:
-    taken = trials[-1]
+    """``upon``: the parameters that the fit started from, and the spread of its errors."""
+    (start, spread), taken = upon, trials[-1]
     before = next(each for each in trials if each.explanation is Explanation.NOTHING)
     told = _told(trials)
     found = tuple(told.get(each.unknown) or _untold(each) for each in beliefs)
     values = {each.unknown: each.fitted for each in found if each.told}
-    parameters = replace(with_values(start, values, SOURCE), errors=error_spread(-taken.held_out))
+    parameters = replace(with_values(start, values, SOURCE), errors=spread)
     return FitReport(
         parameters=parameters,
         unknowns=found,

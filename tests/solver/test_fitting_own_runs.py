@@ -118,6 +118,25 @@ def test_a_single_run_sets_the_factor_alone() -> None:
     assert error_on(made, report.parameters) < 0.15
 
 
+def test_a_repeated_run_is_no_unseen_one() -> None:
+    """Every configuration run twice: neither predicts the other, and both count as little more than one."""
+    made = measured(RUNS[:5], made_with(slowdown=1.4), noise=0.1)
+    once = fit_own_steps(made, [COMMON_FACTOR])
+    twice = fit_own_steps([*made, *made], [COMMON_FACTOR], groups=[f"r{i}" for i in range(2 * len(made))])
+    assert np.abs(twice.errors_held_out).mean() > 0.98 * np.abs(once.errors_held_out).mean()
+    assert once.parameters.errors is not None
+    assert twice.parameters.errors is not None
+    assert twice.parameters.errors.runs == once.parameters.errors.runs == len(made)
+
+
+def test_repetitions_of_one_run_tell_nothing_of_unseen_ones() -> None:
+    """Ten of them are met by the factor, yet make no interval: none was predicted without the others."""
+    made = measured(RUNS[:1], made_with(slowdown=1.5))
+    report = fit_own_steps(10 * made, groups=[f"r{i}" for i in range(10)])
+    assert report.parameters.errors is None
+    assert np.isnan(report.errors_held_out).all()
+
+
 def test_what_others_measured_is_known_better_than_what_nobody_did() -> None:
     """A fitted share strays by its interval and between sites; that of a strange framework as frameworks do."""
     runs = [run(), RUNS[0]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -37,7 +38,6 @@ from cluster_models.errors import InvalidInput
 from cluster_models.units import TFLOP
 from cluster_models.wording import named
 from solver.costs.calibration import PARAMETERS, Owner
-from solver.fitting.families import error_spread
 from solver.fitting.own_runs import fit_own_memory, fit_own_steps
 from solver.fitting.profile import fit_profile
 from solver.fitting.report import FitReport, Pattern
@@ -45,10 +45,11 @@ from solver.fitting.unknowns import MEMORY_PARAMETERS
 from solver.run_memory import predict_peak_memory
 from solver.runs import predict_run
 
-FEWEST_FOR_SPREAD: Final = 3
-"""Runs below which held-out errors say nothing."""
 ABOVE_PEAK: Final = 1.2
 """More than so many times the peak on its data sheet no GPU computes, whatever its clock."""
+OTHER_UNIT: Final = {"iter_time_s": ("seconds", 100.0), "mem_gib_per_gpu": ("GiB (2^30 bytes) of one GPU", 20.0)}
+"""Unit of a column, and the factor by which no prediction of most runs is off: stalled networks made a step 30
+times as long, and left a tenth of a peak."""
 FAR_OFF: Final = 2.0
 """Factor from which a measurement is doubted that the fit does not explain."""
 TOO_LARGE: Final = 1.5
@@ -75,6 +76,8 @@ def calibrate(measured: Measured, *, name: str, now: datetime) -> CalibrationDoc
     if measured.profile is None and measured.runs is None and measured.serving is None:
         raise InvalidInput("runs", None, "neither runs nor a profile nor points of serving are given", "give one")
     fits = _fits(measured)
+    _check_unit("iter_time_s", fits.steps)
+    _check_unit("mem_gib_per_gpu", fits.memory)
     tables = _tables(fits.all)
     runs = () if measured.runs is None else measured.runs.runs
     serving = {} if measured.serving is None else fitted_serving(measured.serving)
@@ -153,6 +156,18 @@ def _check_rates(profile: HardwareProfile, kind: GpuKind) -> None:
             )
 
 
+def _check_unit(column: str, report: FitReport | None) -> None:
+    """Raise ``InvalidInput`` where most runs are off by what only another unit explains."""
+    unit, factor = OTHER_UNIT[column]
+    if report is None or not report.runs:
+        return
+    off = math.exp(-float(np.median(report.errors_before)))
+    if not 1.0 / factor < off < factor:
+        what = f"is {off:{',.0f' if off > 1 else '.2g'}} times what is predicted, in the median run"
+        remedy = f"give {unit}; check the configuration"
+        raise InvalidInput(f"runs, column {column}", f"{len(report.runs)} runs", what, remedy)
+
+
 def _fit_steps(measured: MeasuredRuns, kernels: FitReport | None) -> FitReport:
     """Fit to the runs the parameters that the profile does not tell of their GPU."""
     start = None if kernels is None else kernels.parameters
@@ -191,9 +206,9 @@ def _tables(reports: Sequence[tuple[ToldBy, FitReport]]) -> dict[Owner, dict[str
 
 
 def _errors(report: FitReport | None) -> ErrorsDocument | None:
-    if report is None or len(report.errors_held_out) < FEWEST_FOR_SPREAD:
+    spread = None if report is None else report.parameters.errors
+    if spread is None:
         return None
-    spread = error_spread(-np.array(report.errors_held_out))
     return ErrorsDocument(p10=spread.p10, p50=spread.p50, p90=spread.p90, runs=spread.runs)
 
 
@@ -221,8 +236,10 @@ def _summary(runs: Sequence[TrainingRun], fits: _Fits) -> FitDocument:
         not_told=[str(each) for each in sorted(looked_at - told)],
         warnings=[
             *(warning for report in every for warning in report.warnings),
-            *(() if kernels is None else _far_off(kernels)),
+            *(() if kernels is None else _far_off(kernels, "kernel", "whether the GPU was idle, and the GPU kind")),
+            *(() if memory is None else _far_off(memory, "peak", "the unit, memory_counter and the configuration")),
             *_too_large(runs),
+            *_named_alike(runs),
         ],
     )
 
@@ -261,8 +278,8 @@ def _pattern(each: Pattern) -> PatternDocument:
     )
 
 
-def _far_off(report: FitReport) -> list[str]:
-    """Kernels that even the fit predicts badly: probably they were not measured as stated."""
+def _far_off(report: FitReport, noun: str, check: str) -> list[str]:
+    """What even the fit predicts badly: probably it was not measured as stated."""
     found = [
         f"{name} ({math.exp(-error):.2g} times as predicted)"
         for name, error in zip(report.runs, report.errors_after, strict=True)
@@ -270,11 +287,7 @@ def _far_off(report: FitReport) -> list[str]:
     ]
     if not found:
         return []
-    sentence = (
-        f"The fit does not explain {plural(len(found), 'kernel')}: {named(found, NAMED)}; check whether "
-        "the GPU was idle, and the GPU kind."
-    )
-    return [sentence]
+    return [f"The fit does not explain {plural(len(found), noun)}: {named(found, NAMED)}; check {check}."]
 
 
 def _too_large(runs: Sequence[TrainingRun]) -> list[str]:
@@ -289,9 +302,15 @@ def _too_large(runs: Sequence[TrainingRun]) -> list[str]:
     return [sentence]
 
 
+def _named_alike(runs: Sequence[TrainingRun]) -> list[str]:
+    """Runs of one id, probably lines pasted twice."""
+    found = [f"{name} ({count} lines)" for name, count in Counter(run.name for run in runs).items() if count > 1]
+    return [f"An id stands in several lines: {named(found, NAMED)}; a copied line counts twice."] if found else []
+
+
 def _mean(errors: Sequence[float]) -> float | None:
-    """Mean absolute relative error of log(predicted / measured); ``None`` of none."""
-    return float(np.abs(np.expm1(errors)).mean()) if len(errors) else None
+    """Mean absolute relative error of log(predicted / measured); ``None`` of none, or where one is not known."""
+    return float(np.abs(np.expm1(errors)).mean()) if len(errors) and not np.isnan(errors).any() else None
 
 
 def _source(measured: Measured) -> str:

@@ -172,14 +172,15 @@ def test_the_profiler_prints_the_script(capsys: pytest.CaptureFixture[str]) -> N
 def test_what_no_fit_explains_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One step in milliseconds and one run that cannot have fitted are named, the others are not."""
+    """A step in milliseconds, a run that cannot have fitted and a copied line are named, the others are not."""
     monkeypatch.chdir(tmp_path)
     head, *lines = runs_csv().splitlines()
     cells = lines[1].split(",")
     cells[8] = str(1000.0 * float(cells[8]))
     large = lines[0].replace("r11", "large").replace("llama-3-8b", "llama-3.1-405b").split(",")
     large[8] = "300.0"
-    Path("runs.csv").write_text("\n".join([head, ",".join(cells), *lines[2:], ",".join(large)]) + "\n")
+    copied = [lines[-1], lines[-1]]
+    Path("runs.csv").write_text("\n".join([head, ",".join(cells), *lines[2:-1], *copied, ",".join(large)]) + "\n")
     assert main(["calibrate", "--runs", "runs.csv", "--json"]) == 0
     fit = json.loads(capsys.readouterr().out)["fit"]
     (too_large,) = (each for each in fit["warnings"] if "fitted their GPU" in each)
@@ -187,6 +188,22 @@ def test_what_no_fit_explains_is_named(
     assert unexplained["r21"] > 100
     assert "r41" not in unexplained
     assert ("large" in too_large, "r41" in too_large) == (True, False)
+    assert any("several lines: r44 (2 lines)" in each for each in fit["warnings"])
+
+
+def test_a_table_in_another_unit_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Milliseconds throughout, and shares of the memory for GiB."""
+    monkeypatch.chdir(tmp_path)
+    head, *lines = runs_csv().splitlines()
+    rows = [line.split(",") for line in lines]
+    slow = [",".join([*cells[:8], str(1000.0 * float(cells[8])), *cells[9:]]) for cells in rows]
+    Path("ms.csv").write_text("\n".join([head, *slow]) + "\n")
+    Path("shares.csv").write_text("\n".join([f"{head},mem_gib_per_gpu", *(f"{line},0.6" for line in lines)]))
+    for name, said in (("ms", "iter_time_s: is 1,000 times what"), ("shares", "mem_gib_per_gpu: is 0.0")):
+        assert main(["calibrate", "--runs", f"{name}.csv"]) == 2
+        assert said in capsys.readouterr().err
 
 
 def test_a_profile_faster_than_the_data_sheet_is_refused(

@@ -70,6 +70,12 @@ def test_a_step_faster_than_the_data_sheet_is_refused() -> None:
     assert "peak is 989" in sentence
 
 
+def test_a_peak_beyond_the_gpu_is_refused() -> None:
+    """MiB taken for GiB would be more than there is."""
+    head, line = HEAD.rstrip() + ",mem_gib_per_gpu\n", LINE.rstrip()
+    assert "column mem_gib_per_gpu: is more than the 79.6 GiB" in one_wrong(f"{head}{line},71234\n")
+
+
 def test_a_schedule_too_long_to_simulate_is_refused_at_once() -> None:
     """Four stages of 131,072 micro-batches and eight chunks each would take seconds, many such lines minutes."""
     head = HEAD.rstrip() + ",vpp\n"
