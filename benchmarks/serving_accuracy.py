@@ -32,7 +32,7 @@ from benchmarks.serving_rows import MeasuredServing, serving_runs
 from solver.serving.cases import arrays_of, steady_of
 from solver.serving.fitting import predicted_figures
 from solver.serving.loads import FloatArray
-from solver.serving.percentiles import first_token_at, token_at
+from solver.serving.percentiles import latencies_at
 from solver.serving.predict import interval_spread
 from solver.serving.rates import rates_of
 
@@ -150,9 +150,10 @@ def _percentiles(runs: Sequence[MeasuredServing]) -> list[Score]:
     if not noted:
         return []
     cases = [run.case for run, _ in noted]
-    steady = steady_of(arrays_of(cases), rates_of([case.properties for case in cases]))
+    arrays = arrays_of(cases)
+    steady = steady_of(arrays, rates_of([case.properties for case in cases]))
     lines = []
-    figures = (first_token_at(steady, LAST), token_at(steady, LAST))
+    figures = latencies_at(steady, arrays.kinds, 0, LAST).T[:2]
     for name, column, seconds in zip(FIGURES[1::-1], (1, 2), figures, strict=True):
         errors = [
             1e3 * float(each) / float(found[column]) - 1.0 for each, (_, found) in zip(seconds, noted, strict=True)

@@ -22,7 +22,15 @@ from solver.serving.steady_state import Steady, Traffic, steady_state
 
 CROSS_LATENCY_S: Final = 15e-6
 """Latency between nodes where nobody measured it; the shipped rates were fitted with it."""
-_SPREADS: Final = ("chunks", "attention", "length_variance", "attention_variance", "covariance")
+_SPREADS: Final = (
+    "chunks",
+    "attention",
+    "length_variance",
+    "attention_variance",
+    "covariance",
+    "longest_of_two",
+    "longest_of_eight",
+)
 MANY_REQUESTS: Final = 1e9
 """Requests in flight of an offline run: as many as the engine takes at once."""
 

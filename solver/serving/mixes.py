@@ -19,7 +19,8 @@ from solver.serving.steps import prompt_flops
 STRATA: Final = 64
 """Kinds at most that percentiles of all classes together are made of."""
 TAIL: Final = 0.6
-"""Share of its forerunner that each stratum of requests has: the longest are told apart best."""
+"""Share of its forerunner that each stratum of prompts has: the longest are told apart best.  Among answers so
+are the shortest, whose times per token vary most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +56,8 @@ class Moments:
     length_variance: float
     attention_variance: float
     covariance: float
+    longest_of_two: float
+    longest_of_eight: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,7 +121,16 @@ def moments_of(mix: Mix, loads: Loads, chunk_tokens: float) -> Moments:
         length_variance=mix.mean(mix.new**2) / new**2 - 1.0,
         attention_variance=mix.mean(attention**2) / flops**2 - 1.0,
         covariance=mix.mean(mix.new * attention) / (new * flops) - 1.0,
+        longest_of_two=_longest(mix, 2) / new - 1.0,
+        longest_of_eight=_longest(mix, 8) / new - 1.0,
     )
+
+
+def _longest(mix: Mix, number: int) -> float:
+    """Mean tokens to prefill of the longest of so many prompts."""
+    order = np.argsort(mix.new, kind="stable")
+    below = np.cumsum(mix.shares[order]) ** number
+    return float((mix.new[order] * np.diff(below, prepend=0.0)).sum())
 
 
 def kinds_of(workload: ServingWorkload, loads: Loads) -> Kinds:
@@ -164,16 +176,21 @@ def _strata(mix: Mix, most: int) -> Mix:
             rows = own[np.argsort(mix.new[own], kind="stable")]
             for part in _cut(rows, mix.shares[rows], across):
                 inner = part[np.argsort(mix.outputs[part], kind="stable")]
-                columns += [_joined(mix, each) for each in _cut(inner, mix.shares[inner], most // across)]
+                columns += [
+                    _joined(mix, each) for each in _cut(inner, mix.shares[inner], most // across, of_answers=True)
+                ]
         else:
             columns += [_joined(mix, own[k : k + 1]) for k in range(len(own))]
     shares, inputs, new, outputs, of_class = zip(*columns, strict=True)
     return Mix(np.array(shares), np.array(inputs), np.array(new), np.array(outputs), np.array(of_class))
 
 
-def _cut(rows: npt.NDArray[np.int64], shares: FloatArray, parts: int) -> list[npt.NDArray[np.int64]]:
-    """``rows`` in at most ``parts`` runs, the last ones with the fewest requests."""
-    sizes = TAIL ** np.arange(parts)
+def _cut(
+    rows: npt.NDArray[np.int64], shares: FloatArray, parts: int, *, of_answers: bool = False
+) -> list[npt.NDArray[np.int64]]:
+    """``rows`` in at most ``parts`` runs, the last with the fewest requests, as is the first ``of_answers``."""
+    middle = 0.5 * (parts - 1) if of_answers else 0.0
+    sizes = TAIL ** np.abs(np.arange(parts) - middle)
     edges = np.cumsum(sizes / sizes.sum())[:-1]
     middles = (np.cumsum(shares) - 0.5 * shares) / shares.sum()
     return [part for part in np.split(rows, np.searchsorted(middles, edges)) if len(part)]

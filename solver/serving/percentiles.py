@@ -1,8 +1,10 @@
 """Percentiles of latencies between requests, in closed form; tests hold them to the simulation of a trace.
 
-First tokens: a least time, and for a share of the requests an exponential wait (the tail of M/G/1 in heavy traffic,
-Kingman 1962).  Times per output token: log-normal about their mean.  Requests of several lengths are a mixture of
-those of each kind.  Letters: n cases, K kinds, G groups (all requests, then each class).
+First tokens: a least time, and for a share of the requests a wait, exponential where queues make it (the tail
+of M/G/1 in heavy traffic, Kingman 1962), of a Weibull distribution where it ends with a step.  Times per output
+token: a gamma distribution of their mean, variance and skewness, as few long prompts of others make a long
+tail.  Requests of several lengths are a mixture of those of each kind.  Letters: n cases, K kinds, G groups
+(all requests, then each class).
 """
 
 from __future__ import annotations
@@ -25,16 +27,9 @@ from solver.serving.steady_state import Steady
 HALVINGS: Final = 11
 """Halvings of the range, in logarithms, in which a mixture's percentile is sought: to a 2,000th of it."""
 LEAST: Final = 1e-12
-
-
-def first_token_at(steady: Steady, share: float) -> FloatArray:
-    """Seconds to the first token that ``share`` of equal requests do not exceed, (n,)."""
-    return _first_at(steady, steady.first_base_s, share)
-
-
-def token_at(steady: Steady, share: float) -> FloatArray:
-    """Seconds per output token, as a mean over an answer, that ``share`` of equal requests do not exceed, (n,)."""
-    return _token_at(steady.token_s, steady.token_deviation_s, share)
+MOST_SKEWED: Final = 4.0
+"""Skewness up to which Wilson & Hilferty's cube root holds a gamma distribution, to 5 % of its deviation."""
+LEAST_SKEWED: Final = 1e-3
 
 
 def limited_latencies(steady: Steady, kinds: Kinds, workload: ServingWorkload) -> FloatArray:
@@ -73,6 +68,7 @@ class _Requests:
     first_s: FloatArray
     token_s: FloatArray
     deviation_s: FloatArray
+    skewness: FloatArray
 
     @property
     def means_s(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -102,6 +98,7 @@ def _requests(steady: Steady, kinds: Kinds, shares: FloatArray) -> _Requests:
     first = steady.first_token_s[:, np.newaxis] + longer
     usual = (steady.first_token_s / steady.answer_tokens)[:, np.newaxis]
     behind = steady.behind[:, np.newaxis] * (first / np.maximum(answers, 1.0) - usual)
+    deviations = _deviations(steady, kinds, own)
     return _Requests(
         shares=weights,
         decoded=decoded / decoded.sum(),
@@ -109,7 +106,8 @@ def _requests(steady: Steady, kinds: Kinds, shares: FloatArray) -> _Requests:
         base_s=steady.first_base_s[:, np.newaxis] + longer,
         first_s=first,
         token_s=steady.token_s[:, np.newaxis] + behind,
-        deviation_s=_deviations(steady, kinds, own),
+        deviation_s=deviations,
+        skewness=_third_moments(steady, kinds, own) / np.maximum(deviations, LEAST) ** 3,
     )
 
 
@@ -120,8 +118,8 @@ def _equal_at(steady: Steady, requests: _Requests, share: float) -> FloatArray:
     by squares.
     """
     mean_first, mean_token, mean = requests.means_s
-    first = _first_at(steady, requests.base_s[:, 0], share)
-    token = _token_at(mean_token, requests.deviation_s[:, 0], share)
+    first = requests.base_s[:, 0] + _waits_at(steady, share)
+    token = mean_token + _excess_at(requests, share)[:, 0]
     outputs = np.maximum(requests.answers, 0.0)
     excess = np.hypot(np.maximum(first - mean_first, 0.0), outputs * np.maximum(token - mean_token, 0.0))
     return np.stack([first, token, mean + excess], axis=-1)
@@ -134,28 +132,27 @@ def _mixtures(
 
     Times to the last token are normal in each kind, with the sum of the variances of the two others.
     """
-    scale, waits = steady.wait_scale_s[:, np.newaxis], steady.wait_share[:, np.newaxis]
-    tokens = np.maximum(requests.token_s, LEAST)
+    scale, waits, shape = (
+        each[:, np.newaxis] for each in (steady.wait_scale_s, steady.wait_share, steady.wait_shape)
+    )
     whole = requests.first_s + requests.answers * requests.token_s
-    spread = np.sqrt(scale**2 * waits * (2.0 - waits) + (requests.answers * requests.deviation_s) ** 2) + LEAST
-    relative, normal = requests.deviation_s / tokens + LEAST, NormalDist().inv_cdf(share)
+    mean, square = (scale**power * scipy.special.gamma(1.0 + power / shape) * waits for power in (1.0, 2.0))
+    spread = np.sqrt(square - mean**2 + (requests.answers * requests.deviation_s) ** 2) + LEAST
 
     def first_below(value: FloatArray) -> FloatArray:
         late = value[:, np.newaxis] - requests.base_s
-        waited = 1.0 - waits * np.exp(-np.maximum(late, 0.0) / (scale + LEAST))
+        waited = 1.0 - waits * np.exp(-((np.maximum(late, 0.0) / (scale + LEAST)) ** shape))
         return np.asarray(np.where(late < 0, 0.0, waited) @ requests.shares)
 
     def token_below(value: FloatArray) -> FloatArray:
-        ratio = np.log(np.maximum(value, LEAST)[:, np.newaxis] / tokens)
-        return np.asarray(scipy.special.ndtr(ratio / relative) @ requests.decoded)
+        return np.asarray(_excess_below(requests, value[:, np.newaxis] - requests.token_s) @ requests.decoded)
 
     def whole_below(value: FloatArray) -> FloatArray:
         return np.asarray(scipy.special.ndtr((value[:, np.newaxis] - whole) / spread) @ requests.shares)
 
-    latest = np.maximum(np.log(np.maximum(waits, LEAST) / (1.0 - share)), 0.0)
-    yield first_below, requests.base_s + scale * latest
-    yield token_below, requests.token_s * np.exp(normal * relative)
-    yield whole_below, whole + normal * spread
+    yield first_below, requests.base_s + _waits_at(steady, share)[:, np.newaxis]
+    yield token_below, np.maximum(requests.token_s + _excess_at(requests, share), LEAST)
+    yield whole_below, whole + NormalDist().inv_cdf(share) * spread
 
 
 def _mixed_at(below: Callable[[FloatArray], FloatArray], ends: FloatArray, share: float) -> FloatArray:
@@ -168,13 +165,32 @@ def _mixed_at(below: Callable[[FloatArray], FloatArray], ends: FloatArray, share
     return np.asarray(high)
 
 
-def _first_at(steady: Steady, base: FloatArray, share: float) -> FloatArray:
+def _waits_at(steady: Steady, share: float) -> FloatArray:
+    """Seconds beyond the least time to the first token that ``share`` of the requests do not exceed, (n,)."""
     waits = np.maximum(np.log(np.maximum(steady.wait_share, LEAST) / (1.0 - share)), 0.0)
-    return np.asarray(base + steady.wait_scale_s * waits)
+    return np.asarray(steady.wait_scale_s * waits ** (1.0 / steady.wait_shape))
 
 
-def _token_at(token_s: FloatArray, deviation_s: FloatArray, share: float) -> FloatArray:
-    return np.asarray(token_s * np.exp(NormalDist().inv_cdf(share) * (deviation_s / token_s)))
+def _excess_at(requests: _Requests, share: float) -> FloatArray:
+    """Excess over the mean time per output token that ``share`` of each kind do not exceed (n, K).
+
+    Of a gamma distribution by the cube root of Wilson & Hilferty (1931).
+    """
+    skew = _skewness(requests)
+    root = 1.0 + skew * NormalDist().inv_cdf(share) / 6.0 - skew**2 / 36.0
+    return np.asarray(requests.deviation_s * 2.0 / skew * (np.maximum(root, 0.0) ** 3 - 1.0))
+
+
+def _excess_below(requests: _Requests, excess: FloatArray) -> FloatArray:
+    """Share of each kind with no more than ``excess`` (n, K)."""
+    skew = _skewness(requests)
+    cube = 1.0 + 0.5 * skew * excess / (requests.deviation_s + LEAST)
+    normal = 6.0 / skew * (np.cbrt(np.maximum(cube, 0.0)) - 1.0) + skew / 6.0
+    return np.asarray(np.where(cube > 0.0, scipy.special.ndtr(normal), 0.0))
+
+
+def _skewness(requests: _Requests) -> FloatArray:
+    return np.clip(requests.skewness, LEAST_SKEWED, MOST_SKEWED)
 
 
 def _deviations(steady: Steady, kinds: Kinds, own: IntArray) -> FloatArray:
@@ -185,3 +201,13 @@ def _deviations(steady: Steady, kinds: Kinds, own: IntArray) -> FloatArray:
     square = prompts * kinds.by_prompts[own] + both * kinds.by_both[own]
     square = square + (1.0 - prompts - both) * kinds.by_company[own]
     return np.asarray(steady.token_deviation_s[:, np.newaxis] * np.sqrt(np.maximum(square, 0.0)))
+
+
+def _third_moments(steady: Steady, kinds: Kinds, own: IntArray) -> FloatArray:
+    """Third central moment (n, K) of the time per output token of requests of each kind."""
+    longer = (
+        steady.by_tokens_s[:, np.newaxis] * kinds.longer + steady.by_attention_s[:, np.newaxis] * kinds.attention
+    )
+    cube = (1.0 + longer / steady.prompt_s[:, np.newaxis]) ** 3 @ kinds.shares[0]
+    third = steady.third_by_prompts * cube + steady.third_by_queues
+    return np.asarray(third[:, np.newaxis] * kinds.by_prompts[own] ** 2)

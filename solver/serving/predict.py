@@ -17,6 +17,7 @@ from cluster_models.serving.hardware import check_gpu
 from cluster_models.serving.requests import LATENCIES
 from cluster_models.serving.traces import Trace
 from cluster_models.serving.workload import Pool, ServingWorkload
+from solver.serving.arrivals import open_state
 from solver.serving.cases import Arrays, ServingCase, arrays_of, steady_of
 from solver.serving.memory import WorkerMemory
 from solver.serving.percentiles import (
@@ -25,7 +26,7 @@ from solver.serving.percentiles import (
 )
 from solver.serving.rates import Effects, Fitted, Rates, held_out_spreads, known_levels, rates_of, shipped_rates
 from solver.serving.simulation import Answered, simulate_trace
-from solver.serving.steady_state import Steady, open_state
+from solver.serving.steady_state import Steady
 from solver.serving.steps import StepTime
 
 RATE_STEPS: Final = 20

@@ -3,7 +3,7 @@
 C requests are always in flight in a worker.  Each waits W seconds for its first token, then decodes for D seconds
 while prompts of the others are prefilled in the same worker:
 
-    D = (O - 1) t_decode(b) / y  +  i s (C - 1) D / (W + D)
+    D = (O - 1) tdecode_of(b) / y  +  i s (C - 1) D / (W + D)
     W = t_prefill + a (sqrt(C) - 1) s + w (R - s) + r,    R = s (1 + (C - 1) R / (R + D))
 
 with O output tokens, y tokens a step (1 without speculation), s = t_prefill over the ranks that prefill side by
@@ -24,13 +24,8 @@ from solver.serving.steps import StepTime, decode_step, prefill_step
 
 ROUNDS: Final = 10
 """Rounds of the fixed point, which halves its error in each."""
-OPEN_ROUNDS: Final = 60
-"""The same with random arrivals, where a loaded worker is slow to settle."""
 MORE: Final = 1.1
 """Sequences of a slightly larger batch, to see how steps grow with them."""
-BUSIEST: Final = 0.98
-"""Share of the time that a worker may be busy with prompts; above it queues have no length worth the name."""
-TINY: Final = 1e-300
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +50,8 @@ class Traffic:
     length_variance: FloatArray
     attention_variance: FloatArray
     covariance: FloatArray
+    longest_of_two: FloatArray
+    longest_of_eight: FloatArray
     bunched_light_s: FloatArray
     bunched_heavy_s: FloatArray
     bunched_waiting_s: FloatArray
@@ -74,10 +71,12 @@ class Steady:
     """The steady state, each of shape (n,); ``requests_per_s`` of the whole deployment.
 
     First tokens come ``first_base_s`` after a request at least; a share ``wait_share`` of the requests waits
-    longer, by exponentially distributed seconds of mean ``wait_scale_s``.  A prompt of twice the mean tokens takes
-    ``by_tokens_s`` longer, one of twice the mean attention ``by_attention_s``.  ``token_deviation_s`` is the
-    standard deviation of the time per output token between requests of the mean answer; ``prompt_spread`` of its
-    square comes from the prompts of others, ``both_spread`` from these and their company.  Each second that a
+    longer, by seconds of a Weibull distribution of ``wait_scale_s`` and ``wait_shape`` (1: exponential).  The mean
+    prompt takes ``prompt_s``, one of twice the mean tokens ``by_tokens_s`` longer, one of twice the mean attention
+    ``by_attention_s``.  ``token_deviation_s`` is the standard deviation of the time per output token between
+    requests of the mean answer; ``prompt_spread`` of its square comes from the prompts of others, ``both_spread``
+    from these and their company.  Its third central moment, s^3, is ``third_by_prompts`` times the mean cube of
+    prompts over their mean's cube, and ``third_by_queues`` for prompts that come in turn.  Each second that a
     request waits for its first token makes its answer, of ``answer_tokens`` after the first on average, last
     ``behind`` longer: those that came meanwhile are prefilled first.
     """
@@ -92,11 +91,15 @@ class Steady:
     first_base_s: FloatArray
     wait_share: FloatArray
     wait_scale_s: FloatArray
+    wait_shape: FloatArray
     token_deviation_s: FloatArray
     by_tokens_s: FloatArray
     by_attention_s: FloatArray
+    prompt_s: FloatArray
     prompt_spread: FloatArray
     both_spread: FloatArray
+    third_by_prompts: FloatArray
+    third_by_queues: FloatArray
     behind: FloatArray
     answer_tokens: FloatArray
 
@@ -117,10 +120,10 @@ def steady_state(decode_loads: Loads, prefill_loads: Loads, rates: Rates, traffi
     room = np.maximum(traffic.chunk_tokens / traffic.new_tokens, 1.0)
     for _ in range(ROUNDS):
         ranks = 1.0 + (prefill_loads.attention_data - 1.0) * busy
-        prefill = _prefill(prefill_loads, rates, traffic, ranks, prompts)
+        prefill = prefill_of(prefill_loads, rates, traffic, ranks, prompts)
         prompt = prefill.total_s
         service = prompt / (prompts * ranks * prefill_loads.pipeline)
-        decode = _decode(decode_loads, rates, traffic, decoding)
+        decode = decode_of(decode_loads, rates, traffic, decoding)
         plain = outputs * decode.total_s / traffic.yields
         period = wait + duration
         delayed = np.where(split, 0.0, rates.interference * service * others * duration / period)
@@ -143,8 +146,9 @@ def steady_state(decode_loads: Loads, prefill_loads: Loads, rates: Rates, traffi
     base = prompt + rates.request_s + np.where(split, traffic.transfer_s + rates.hand_over_s, 0.0)
     # each of the others starts a prompt during an answer with the probability that it takes of a period
     chance = np.clip(duration / (wait + duration), 0.0, 1.0)
-    disturbed = np.where(split, 0.0, rates.interference * service * np.sqrt(others * chance * (1.0 - chance)))
-    by_tokens, by_attention, varied = _prompt_growth(prefill_loads, rates, traffic, ranks, prompts, prefill)
+    delay = np.where(split, 0.0, rates.interference * service) / np.maximum(outputs, 1.0)
+    disturbances = others * chance * (1.0 - chance)
+    by_tokens, by_attention, varied = prompt_growth(prefill_loads, rates, traffic, ranks, prompts, prefill)
     return Steady(
         first_token_s=wait + queued,
         token_s=duration / np.maximum(outputs, 1.0),
@@ -156,116 +160,42 @@ def steady_state(decode_loads: Loads, prefill_loads: Loads, rates: Rates, traffi
         first_base_s=np.minimum(base, wait) + queued,
         wait_share=np.ones_like(wait),
         wait_scale_s=np.maximum(wait - base, 0.0),
-        token_deviation_s=disturbed / np.maximum(outputs, 1.0) * np.sqrt(1.0 + varied),
+        wait_shape=np.ones_like(wait),
+        token_deviation_s=delay * np.sqrt(disturbances * (1.0 + varied)),
         by_tokens_s=by_tokens,
         by_attention_s=by_attention,
+        prompt_s=prompt / prompts,
         prompt_spread=np.ones_like(wait),
         both_spread=np.zeros_like(wait),
+        third_by_prompts=disturbances * (1.0 - 2.0 * chance) * delay**3,
+        third_by_queues=np.zeros_like(wait),
         behind=np.zeros_like(wait),
         answer_tokens=np.maximum(outputs, 1.0),
     )
 
 
-def open_state(
-    decode_loads: Loads, prefill_loads: Loads, rates: Rates, traffic: Traffic, requests_per_s: FloatArray
-) -> Steady:
-    """Latencies under random arrivals at ``requests_per_s`` (n,) instead of a number of requests in flight.
-
-    A step that prefills also decodes, so that each of its p prompts holds up the next ones by S = s + t_decode / p.
-    They wait as in M/G/1, (1 + v) u S / (2 (1 - u)) at u = arrivals x S with the variance v of S between prompts
-    over its square (Pollaczek-Khinchine; with v = 0 DistServe, arXiv 2401.09670, section 3.1), where arrivals are
-    bunched as ``solver.serving.bunching`` says, and for half of the
-    decode step that runs when they come (queues with vacations, Fuhrmann & Cooper 1985).  b = rate x D sequences
-    decode (Little's law).  ``queue_s`` is infinite where prefill or decoding cannot keep up.
-    """
-    split = traffic.split > 0
-    outputs = np.maximum(traffic.output_tokens - 1.0, 0.0)
-    room = np.maximum(traffic.chunk_tokens / traffic.new_tokens, 1.0)
-    arrivals, answers = requests_per_s / traffic.prefill_workers, requests_per_s / traffic.decode_workers
-    busy, decoding, prompts = np.zeros_like(arrivals), np.ones_like(arrivals), np.ones_like(arrivals)
-    for _ in range(OPEN_ROUNDS):
-        ranks = 1.0 + (prefill_loads.attention_data - 1.0) * busy
-        prefill = _prefill(prefill_loads, rates, traffic, ranks, prompts)
-        service = prefill.total_s / (prompts * ranks * prefill_loads.pipeline)
-        decode = _decode(decode_loads, rates, traffic, decoding)
-        mixed = np.where(split, 0.0, decode.total_s)
-        busy = 0.5 * (busy + np.minimum(arrivals * service, 1.0))
-        prompts = 0.5 * (prompts + np.clip(arrivals * (prefill.total_s + mixed) / ranks, 1.0, room))
-        left = 1.0 - np.where(split, 0.0, rates.interference * service * answers)
-        duration = outputs * decode.total_s / traffic.yields / np.maximum(left, 1.0 - BUSIEST)
-        wanted = answers * duration
-        decoding = 0.5 * (decoding + np.clip(wanted, 1.0, traffic.most_sequences))
-    keeps_up = (busy < BUSIEST) & (left > 1.0 - BUSIEST) & (wanted < traffic.most_sequences)
-    held = service + mixed / (prompts * ranks)
-    share = np.minimum(arrivals * held, BUSIEST)
-    by_tokens, by_attention, varied = _prompt_growth(prefill_loads, rates, traffic, ranks, prompts, prefill)
-    scale = 0.5 * (1.0 + varied * (service / held) ** 2) * held / (1.0 - share)
-    late = share * scale
-    if traffic.bunched_heavy_s.any():
-        bunched = traffic.bunched_light_s * (1.0 - share) + traffic.bunched_heavy_s * share
-        late = np.maximum(late + 0.5 * arrivals * bunched * held / (1.0 - share), 0.0)
-        share = share + (1.0 - share) * np.minimum(arrivals * traffic.bunched_waiting_s, 1.0)
-        scale = late / np.maximum(share, TINY)
-    base = prefill.total_s + 1.5 * mixed + rates.request_s
-    base = base + np.where(split, traffic.transfer_s + rates.hand_over_s, 0.0)
-    first = base + late
-    disturbed = np.where(split, 0.0, rates.interference * service)
-    behind = np.where(outputs > 0, disturbed * answers, 0.0) / np.maximum(left, 1.0 - BUSIEST)
-    lasting = duration + behind * first
-    more = _decode(decode_loads, rates, traffic, MORE * decoding).total_s
-    spread = _open_spread(
-        disturbed / np.maximum(outputs, 1.0),
-        (more - decode.total_s) / ((MORE - 1.0) * decoding) / traffic.yields,
-        1.0 + varied,
-    )
-    variance = wanted * sum(spread)
-    return Steady(
-        first_token_s=first,
-        token_s=lasting / np.maximum(outputs, 1.0),
-        requests_per_s=requests_per_s,
-        decoding=np.clip(answers * lasting, 1.0, traffic.most_sequences),
-        queue_s=np.where(keeps_up, 0.0, np.inf),
-        prefill=prefill,
-        decode=decode,
-        first_base_s=base,
-        wait_share=share,
-        wait_scale_s=scale,
-        token_deviation_s=np.asarray(np.sqrt(variance) / np.maximum(left, 1.0 - BUSIEST)),
-        by_tokens_s=by_tokens,
-        by_attention_s=by_attention,
-        prompt_spread=spread[0] / np.maximum(sum(spread), TINY),
-        both_spread=spread[1] / np.maximum(sum(spread), TINY),
-        behind=behind,
-        answer_tokens=np.maximum(outputs, 1.0),
-    )
-
-
-def _open_spread(
-    delay: FloatArray, growth: FloatArray, square: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Variance of the time per output token under random arrivals, over the expected answers at once.
-
-    A request that arrives during an answer of D seconds delays each of its tokens by ``delay``, and decodes beside
-    it for as long as both last, as does one that came up to D before; either makes steps longer by ``growth``
-    seconds.  Of n expected answers at once, Campbell's theorem gives the variance n (a^2 + a g + 2 g^2 / 3) from
-    prompts, both and company; ``square`` is the mean of a^2 over its mean's square.
-    """
-    return delay**2 * square, delay * growth, 2.0 / 3.0 * growth**2
-
-
-def _prefill(
+def prefill_of(
     loads: Loads, rates: Rates, traffic: Traffic, ranks: FloatArray, prompts: FloatArray, times: float = 1.0
 ) -> StepTime:
-    """Prefill of prompts of ``times`` the mean tokens."""
-    new, whole = times * traffic.new_tokens, times * traffic.input_tokens
-    return prefill_step(loads, rates, new, ranks, traffic.chunks, prompts, whole, traffic.attention)
+    """Prefill of ``prompts`` of ``times`` the mean tokens on each of ``ranks``.
+
+    Ranks wait for the one with the longest.  Of r prompts its excess over the mean grows with log r, as from
+    one to two to eight.
+    """
+    doubled = np.log2(np.maximum(ranks, 1.0))
+    two, eight = traffic.longest_of_two, traffic.longest_of_eight
+    longest = np.where(doubled < 1.0, two * doubled, two + 0.5 * (eight - two) * (doubled - 1.0))
+    uneven = 1.0 + longest / np.sqrt(prompts)
+    new, whole = (times * uneven * each for each in (traffic.new_tokens, traffic.input_tokens))
+    return prefill_step(loads, rates, new, ranks / uneven, traffic.chunks, prompts, whole, traffic.attention)
 
 
-def _decode(loads: Loads, rates: Rates, traffic: Traffic, sequences: FloatArray) -> StepTime:
+def decode_of(loads: Loads, rates: Rates, traffic: Traffic, sequences: FloatArray) -> StepTime:
+    """A decode step of so many sequences of a worker."""
     return decode_step(loads, rates, sequences, traffic.held_tokens, traffic.drafts, traffic.windowed_tokens)
 
 
-def _prompt_growth(
+def prompt_growth(
     loads: Loads, rates: Rates, traffic: Traffic, ranks: FloatArray, prompts: FloatArray, prefill: StepTime
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Seconds of a prompt by its tokens and by its attention, and the variance of its time over the mean's square.
@@ -275,7 +205,7 @@ def _prompt_growth(
     nothing = np.zeros_like(ranks)
     if not traffic.length_variance.any():
         return nothing, nothing, nothing
-    more = _prefill(loads, rates, traffic, ranks, prompts, MORE)
+    more = prefill_of(loads, rates, traffic, ranks, prompts, MORE)
     body, longer = (each.total_s - each.attention_s for each in (prefill, more))
     by_tokens, by_attention = (longer - body) / (MORE - 1.0) / prompts, prefill.attention_s / prompts
     variance = (

@@ -24,8 +24,8 @@ PROMPTS: Final = 48
 class StepTables:
     """Decode seconds by batch at an empty context, their growth by token of context, and prefill by tokens.
 
-    ``prefill_s`` (2, n) is a step of so many tokens of a rank without attention, where one rank prefills and where
-    all ``ranks`` do, ``attention_s`` that of one prompt of as many.
+    ``prefill_s`` is a step of so many ``tokens`` of a rank without attention and experts, ``attention_s`` attention
+    of one prompt of as many, ``expert_s`` the experts where all ``ranks`` have as many.
     """
 
     batches: FloatArray
@@ -34,6 +34,7 @@ class StepTables:
     tokens: FloatArray
     prefill_s: FloatArray
     attention_s: FloatArray
+    expert_s: FloatArray
     ranks: float
 
     def decode(self, batch: float, context: float) -> float:
@@ -47,10 +48,10 @@ class StepTables:
         ends = np.array(prompts)
         tokens = ends[:, 1] - ends[:, 0]
         rank = max(float(tokens.max()), float(tokens.sum()) / self.ranks)
-        one, every = (float(np.interp(rank, self.tokens, each)) for each in self.prefill_s)
-        busy = (min(len(prompts), self.ranks) - 1.0) / max(self.ranks - 1.0, 1.0)
+        body = np.interp(rank, self.tokens, self.prefill_s)
+        experts = np.interp(float(tokens.sum()) / self.ranks, self.tokens, self.expert_s)
         attention = np.interp(ends, self.tokens, self.attention_s, left=0.0) @ (-1.0, 1.0)
-        return one + busy * (every - one) + max(float(attention.max()), float(attention.sum()) / self.ranks)
+        return float(body + experts) + max(float(attention.max()), float(attention.sum()) / self.ranks)
 
 
 def step_tables(arrays: Arrays, rates: Rates, *, context: float, longest: float) -> StepTables:
@@ -69,17 +70,19 @@ def step_tables(arrays: Arrays, rates: Rates, *, context: float, longest: float)
         for share in (0.5, 1.5)
     )
     largest = max(longest, float(traffic.chunk_tokens[0]), 2.0)
-    tokens = np.geomspace(1.0, largest, PROMPTS)
     ones, ranks = np.ones(PROMPTS), float(arrays.prefill.attention_data[0])
-    loads, here = _repeated(arrays.prefill, PROMPTS), _repeated(rates, PROMPTS)
-    one, every = (prefill_step(loads, here, tokens, busy * ones, ones, ones) for busy in (1.0, ranks))
+    tokens = np.geomspace(1.0 / ranks, largest, PROMPTS)
+    prefill = prefill_step(
+        _repeated(arrays.prefill, PROMPTS), _repeated(rates, PROMPTS), tokens, ranks * ones, ones, ones
+    )
     return StepTables(
         batches,
         1.5 * low - 0.5 * high,
         (high - low) / context,
         tokens,
-        np.stack([each.total_s - each.attention_s for each in (one, every)]),
-        one.attention_s,
+        prefill.total_s - prefill.attention_s - prefill.expert_s,
+        prefill.attention_s,
+        prefill.expert_s,
         ranks,
     )
 

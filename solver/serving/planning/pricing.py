@@ -14,6 +14,7 @@ import numpy as np
 from cluster_models.serving.goal import ServedModel
 from cluster_models.serving.workload import Pool, ServingConfiguration
 from solver.candidates import BoolArray, IntArray
+from solver.serving.arrivals import open_state
 from solver.serving.cases import Arrays, ServingCase, arrays_of, steady_of
 from solver.serving.loads import FloatArray
 from solver.serving.percentiles import limited_latencies
@@ -21,7 +22,7 @@ from solver.serving.planning.groups import Group
 from solver.serving.planning.shapes import Shape
 from solver.serving.planning.zones import Zone
 from solver.serving.rates import Rates, rates_of
-from solver.serving.steady_state import Steady, open_state
+from solver.serving.steady_state import Steady
 
 LEVEL_RATIO: Final = 1.15
 """Step between the loads at which a group is priced: rates between two of them are a straight line within 0.3 %."""

@@ -151,14 +151,14 @@ def test_a_rate_of_arrivals_is_answered_at_that_rate() -> None:
 
 
 def test_prompts_that_arrive_at_random_wait_as_in_a_queue() -> None:
-    """The wait before a split prefill worker that is busy a share u of the time is u s / (2 (1 - u)) (M/D/1)."""
+    """Prompts that fill a step wait u s / (2 (1 - u)) before a prefill worker that is busy a share u (M/D/1)."""
     pool = Pool(Worker(tensor=4))
     found = {}
-    for rate in (1e-3, 2.0, 8.0):
-        load = ServingWorkload(2048, 64, requests_per_s=rate, weights=WeightFormat.FP8)
+    for rate in (1e-3, 0.5, 2.0):
+        load = ServingWorkload(8192, 64, requests_per_s=rate, weights=WeightFormat.FP8)
         found[rate] = predict_serving(case(gpu="H200", workload=load, prefill=pool))
-    service = found[2.0].prefill.total_s
-    for rate in (2.0, 8.0):
+    service = found[1e-3].prefill.total_s
+    for rate in (0.5, 2.0):
         busy = rate * service
         waited = found[rate].first_token_s.value - found[1e-3].first_token_s.value
         assert waited == pytest.approx(0.5 * busy * service / (1.0 - busy), rel=1e-2)
