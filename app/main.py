@@ -178,7 +178,7 @@ def serve(
 ) -> None:
     """Serve until a signal ends the process; in role ``worker`` there is no server but solves are run.
 
-    ``announce`` is told the address as soon as it is ours, unless ``listening`` is so already.  Raises
+    ``announce`` gets the address as soon as it is ours, unless ``listening`` is so already.  Raises
     ``MeshwrightError`` where the data folder or the address is taken, the database cannot be used, or is not at the
     newest schema.
     """

@@ -21,7 +21,7 @@ _OTHERS: Final = frozenset({"DEBUG", "KEY", "SERVER", "TEST_EXPLORE", "TOOL_SOUR
 
 
 class AddressRefused(MeshwrightError):
-    """The operating system does not let us listen where we were told to."""
+    """The operating system does not let us listen at the address of the settings."""
 
 
 class CannotStart(MeshwrightError):

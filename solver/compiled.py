@@ -155,7 +155,7 @@ def _pass(
 def shared_seconds(assignment: IntArray, arrays: Arrays) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Seconds in which each switch passes what passes it at the same time, up and down.
 
-    Of transfers (2, P, 2, W), of crossing collectives (X, 2, W), and of rings (2, Y, 2, W), reductions first.
+    For transfers (2, P, 2, W), crossing collectives (X, 2, W), and rings (2, Y, 2, W), reductions first.
     """
     uplinks, switches = arrays.uplinks, len(arrays.uplinks.bytes_per_s)
     replicas, _, ranks = arrays.hop_pairs.shape[:3]

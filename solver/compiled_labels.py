@@ -45,7 +45,7 @@ def least_rest(hop_s: FloatArray, node_s: FloatArray, there: IntArray, back: Int
 class Resources(NamedTuple):
     """Route consumption: ``hop_s`` (N, N), and of each of K paths ``node_s``, ``there``, ``back`` and ``rest_s``.
 
-    As for ``least_rest``.  ``limit_s`` (K,): the most of each path that a route may consume.
+    Meaning as in ``least_rest``. ``limit_s`` (K,): the most of each path that a route may consume.
     """
 
     hop_s: FloatArray

@@ -49,10 +49,10 @@ def predict(
     """The plan that ``configuration`` makes on ``hosts`` in rank order, or on hosts chosen by local search.
 
     Hosts may have GPUs of several kinds, as long as all replicas of a stage run on one; where they are chosen, they
-    are of one kind if its nodes can carry the configuration.
-    What the workload pins or allows is not asked, and a configuration that misses the memory limit is predicted
-    with a warning.  Raises ``InvalidConfiguration`` where it breaks a rule or the hosts cannot carry it, and
-    ``InvalidWorkload`` where nodes that are placed together stand in several places of a label that counts.
+    are of one kind if its nodes can carry the configuration. It does not ask what the workload pins or allows, and
+    a configuration that misses the memory limit is predicted with a warning.  Raises ``InvalidConfiguration`` where
+    it breaks a rule or the hosts cannot carry it, and ``InvalidWorkload`` where nodes that are placed together
+    stand in several places of a label that counts.
     """
     options = options or SearchOptions()
     _check_rules(problem, configuration)

@@ -242,7 +242,7 @@ class FailuresOperations(Connection):
         return told
 
     def fail_replan(self, replan: str, body: FailureDocument | Mapping[str, Any]) -> ReplanSummary:
-        """Say that it could not be carried out: the GPUs of all jobs not completed are whose they were."""
+        """Say that it could not be carried out: the GPUs of all jobs not completed go back to their holders."""
         told: ReplanSummary = self._ask("POST", f"/api/v1/replans/{part(replan)}/fail", "ReplanSummary", body=body)
         return told
 

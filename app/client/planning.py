@@ -97,7 +97,7 @@ class PlanningOperations(Connection):
     def create_expert_placement(
         self, body: PlacementRequest | Mapping[str, Any], *, format_: str | None = None
     ) -> PlacementAnswer:
-        """Place experts over slots: copies and all, for one workload or a set."""
+        """Place experts and their copies in slots, for one workload or a set."""
         told: PlacementAnswer = self._ask(
             "POST", "/api/v1/expert-placements", "PlacementAnswer", query={"format": format_}, body=body
         )

@@ -79,7 +79,7 @@ class ServiceOperations(Connection):
     def create_webhook(
         self, body: WebhookDocument | Mapping[str, Any], *, idempotency_key: str | None = None
     ) -> NewWebhookAnswer:
-        """Store an address that is to be told of events."""
+        """Store an address that gets events."""
         told: NewWebhookAnswer = self._ask(
             "POST", "/api/v1/webhooks", "NewWebhookAnswer", headers={"Idempotency-Key": idempotency_key}, body=body
         )
@@ -100,7 +100,7 @@ class ServiceOperations(Connection):
     def change_webhook(
         self, webhook: str, body: WebhookPatch | Mapping[str, Any], *, if_match: str | None = None
     ) -> WebhookAnswer:
-        """Change an address, what it is told, or whether it is."""
+        """Change an address, its kinds of events, or whether it gets any."""
         told: WebhookAnswer = self._ask(
             "PATCH", f"/api/v1/webhooks/{part(webhook)}", "WebhookAnswer", headers={"If-Match": if_match}, body=body
         )

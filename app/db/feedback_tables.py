@@ -1,4 +1,4 @@
-"""Tables of what became of plans: runs that were measured."""
+"""Tables of measured runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of what is told to other programs."""
+"""Tables of messages to other programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.db.tenancy import Owned
 
 
 class WebhookEndpointRow(Owned, Base):
-    """An address that is told of events."""
+    """An address that gets events."""
 
     __tablename__ = "webhook_endpoints"
 

@@ -44,7 +44,7 @@ class DegreesDocument(ValueDocument[Degrees]):
 
 
 class ConfigurationDocument(ValueDocument[Configuration]):
-    """Everything a framework is told, and optionally the hosts in rank order."""
+    """All options of a framework's launcher, and optionally the hosts in rank order."""
 
     degrees: DegreesDocument = Field(description="Sizes of the parallel groups.")
     micro_batch_sequences: Annotated[Count, Holds("micro_batch")] = Field(

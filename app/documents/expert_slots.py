@@ -63,7 +63,7 @@ def slots_of(documents: Sequence[ExpertLayersDocument]) -> ExpertSlots | None:
 
 
 def without_old_map(data: object) -> object:
-    """A plan of before maps were told by layer: its ``expert_map`` was contiguous, and says nothing more."""
+    """A plan from before maps had layers: its ``expert_map`` was contiguous, and says nothing more."""
     if not isinstance(data, Mapping) or "expert_map" not in data:
         return data
     old: Any = data["expert_map"]

@@ -132,7 +132,7 @@ def _unique_mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 class _CoreLoader(yaml.CSafeLoader):
     """Safe loader with the scalars of the YAML 1.2 core schema and unique keys.
 
-    Of YAML 1.1 only time stamps stay; octal and sexagesimal integers and ``yes``/``no`` are words.
+    Timestamps are those of YAML 1.1; octal and sexagesimal integers and ``yes``/``no`` are words.
     """
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - as in PyYAML

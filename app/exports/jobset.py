@@ -36,7 +36,7 @@ def jobset_of(launch: Launch, options: Options) -> dict[str, Any]:
 
 
 def render_jobset(launch: Launch, options: Options) -> Files:
-    """One manifest; raises ``InvalidConfiguration`` where Kubernetes cannot be told what the plan asks."""
+    """One manifest; raises ``InvalidConfiguration`` where Kubernetes has no field for what the plan asks."""
     check_kubernetes(launch, options)
     return (ExportFile("jobset.yaml", manifest(headline(launch, options, "JobSet"), jobset_of(launch, options))),)
 

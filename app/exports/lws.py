@@ -25,7 +25,7 @@ from app.exports.start import started
 
 
 def render_lws(launch: Launch, options: Options) -> Files:
-    """One manifest; raises ``InvalidConfiguration`` where Kubernetes cannot be told what the plan asks."""
+    """One manifest; raises ``InvalidConfiguration`` where Kubernetes has no field for what the plan asks."""
     check_kubernetes(launch, options)
     script = script_by_node(launch, options, master="$LWS_LEADER_ADDRESS", after=" && exec sleep infinity")
 

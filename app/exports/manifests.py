@@ -59,7 +59,7 @@ def metadata(options: Options, **more: Any) -> dict[str, Any]:
 
 
 def check_kubernetes(launch: Launch, options: Options) -> None:
-    """Raise ``InvalidConfiguration`` where Kubernetes cannot be told what the plan asks."""
+    """Raise ``InvalidConfiguration`` where Kubernetes has no field for what the plan asks."""
     if not launch.whole_hosts:
         raise unsupported(
             "Kubernetes",

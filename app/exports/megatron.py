@@ -71,7 +71,7 @@ _SCOPES_SINCE: Final = 16
 def megatron_arguments(launch: Launch) -> Arguments:
     """The arguments for the release that the plan's framework holds.
 
-    Raises ``InvalidConfiguration`` where that release cannot be told what the plan does.
+    Raises ``InvalidConfiguration`` where that release has no option for what the plan does.
     """
     model, workload = launch.architecture, launch.workload
     configuration, degrees = launch.configuration, launch.degrees

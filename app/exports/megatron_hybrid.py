@@ -1,4 +1,4 @@
-"""How Megatron-LM is told layers that are no plain transformer's.
+"""Options of Megatron-LM for layers that are not those of a plain transformer.
 
 Gated delta net and an indexer are variants of attention in ``GPTModel`` (from 0.16 on).  State spaces need
 ``HybridModel`` (``MambaModel`` before 0.18), whose layers are blocks that one symbol each stands for, stage by
@@ -34,7 +34,7 @@ UNTOLD: Final = frozenset(ModelPart) - {
 
 
 def is_hybrid(model: Architecture) -> bool:
-    """Whether the model's layers are told as a pattern of blocks."""
+    """Whether the model's layers are written as a pattern of blocks."""
     return model.state_space is not None
 
 
@@ -79,7 +79,7 @@ def variant_flags(model: Architecture) -> Iterator[Flag]:
 
 
 def pattern_flags(model: Architecture, configuration: Configuration, release: int) -> list[Flag]:
-    """The pattern of blocks, cut into stages; raises ``InvalidConfiguration`` where the release cannot be told it.
+    """The pattern of blocks, cut into stages; raises ``InvalidConfiguration`` where the release has none.
 
     Before 0.17 every rank holds as many blocks as any other, without virtual stages.
     """

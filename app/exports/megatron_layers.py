@@ -1,4 +1,4 @@
-"""How Megatron-LM is told which layers a pipeline stage holds: by a layout, or by the arguments there were before.
+"""Options of Megatron-LM for the layers of a pipeline stage: by a layout, or by the arguments there were before.
 
 The layout string as in ``megatron/core/transformer/pipeline_parallel_layer_layout.py``; the arguments before as
 ``get_num_layers_to_build`` of ``transformer_block.py`` (0.12) reads them.
@@ -19,7 +19,7 @@ _LAYOUT = "--pipeline-model-parallel-layout"
 def layer_flags(
     configuration: Configuration, prediction_layers: int, framework: Framework, release: int
 ) -> list[Flag]:
-    """The arguments; raises ``InvalidConfiguration`` where the release can be told no such split."""
+    """The arguments; raises ``InvalidConfiguration`` where the release has no option for such a split."""
     rows, virtual = configuration.stage_layers, configuration.degrees.virtual_pipeline
     if split_of(rows) is LayerSplit.EVEN:
         return [Flag("--num-layers-per-virtual-pipeline-stage", rows[0][0])] * (virtual > 1)

@@ -16,7 +16,7 @@ _ROTATION = "the base of the rotation (--rotary-base)"
 
 
 def model_flags(model: Architecture, workload: TrainingWorkload, release: int) -> list[Flag]:
-    """Arguments that make the model what it is; its experts are told by ``expert_flags``."""
+    """Arguments that make the model what it is; its experts are in ``expert_flags``."""
     refuse_untold(model)
     flags = [
         *([] if is_hybrid(model) else [Flag("--num-layers", model.layers)]),

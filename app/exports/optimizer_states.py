@@ -45,7 +45,7 @@ def states_said(
 
 
 def refuse_states(tool: str, launch: Launch) -> None:
-    """Refuse formats below FP32, where a tool cannot be told any."""
+    """Refuse formats below FP32 where a tool has no option for them."""
     states = launch.workload.optimizer_states
     if states.is_narrow:
         raise unsupported(tool, "optimizer_states", states.words, "it has no such setting", "export megatron")

@@ -40,7 +40,7 @@ def recomputation_said(modules: Sequence[str], granularity: str, method: str, la
 
 
 def refuse_modules(tool: str, launch: Launch) -> None:
-    """Refuse what only Megatron-Core can be told: modules by name, and some layers of each stage."""
+    """Refuse what only Megatron-Core has options for: modules by name, and some layers of each stage."""
     words = launch.configuration.recomputation
     if words not in tuple(Recompute):
         raise unsupported(

@@ -27,7 +27,7 @@ _API: Final = "trainer.kubeflow.org/v1alpha1"
 
 
 def render_trainjob(launch: Launch, options: Options) -> Files:
-    """One file of a runtime and its job; raises ``InvalidConfiguration`` where Kubernetes cannot be told."""
+    """One file of a runtime and its job; raises ``InvalidConfiguration`` where Kubernetes has no field for it."""
     check_kubernetes(launch, options)
     notes = (
         "Pods use the network of their hosts: host names must resolve there.",

@@ -17,7 +17,7 @@ from app.exports.start import started
 
 
 def render_volcano(launch: Launch, options: Options) -> Files:
-    """One manifest; raises ``InvalidConfiguration`` where Kubernetes cannot be told what the plan asks."""
+    """One manifest; raises ``InvalidConfiguration`` where Kubernetes has no field for what the plan asks."""
     check_kubernetes(launch, options)
     master = f"{options.job}-n0-0.{options.job}"
     tasks = [

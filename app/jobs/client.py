@@ -51,7 +51,7 @@ class JobClient:
     def enqueue(self, plan_id: str, *, turn: int = 0) -> None:
         """Queue the solve of a plan, in the current trace; nothing happens when it is queued, running or done.
 
-        Of solves that wait the one with the smallest ``turn`` is next.
+        The waiting solve with the smallest ``turn`` is next.
         """
         self._enqueue(JobKind.SOLVE, plan_id, plan_id, carried(), turn=turn)
 

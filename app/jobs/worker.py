@@ -15,7 +15,7 @@ from app.settings import Settings
 
 
 def run_worker(settings: Settings) -> None:
-    """Solve one plan after the other until the process is told to end."""
+    """Solve one plan after the other until a signal ends the process."""
     end = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: end.set())

@@ -168,7 +168,7 @@ def _parts(plans: Sequence[Plan]) -> tuple[ComparisonRow, ...]:
 def rounded_parts(time: TimeBreakdown, scale: float, places: int) -> dict[str, float]:
     """The parts of a step times ``scale``, rounded so that they add up to the rounded step.
 
-    What rounding leaves is shared out by single last digits, first to the parts that lost most by it.
+    The remainder of rounding is shared out by single last digits, first to the parts that lost most.
     """
     exact = {part: getattr(time, part) * scale for part in TIME_PARTS}
     parts = {part: round(value, places) for part, value in exact.items()}

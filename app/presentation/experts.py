@@ -10,7 +10,7 @@ from cluster_models.training.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class BalanceRow:
-    """One workload or layer; ``weight`` is told of workloads, ``least`` of layers."""
+    """One workload or layer; workloads have a ``weight``, layers a ``least``."""
 
     name: str
     imbalance: str

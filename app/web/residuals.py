@@ -20,7 +20,7 @@ _MARKS: Final = (-0.8, -0.4, 0.0, 0.4, 0.8)
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """Measured over predicted step of a run, and what is said of it."""
+    """Measured over predicted step of a run, and the words about it."""
 
     ratio: float
     tip: str

@@ -69,9 +69,9 @@ def _vendor_medians(entries: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 def _achievable(table: Mapping[str, Any], name: str, medians: Mapping[str, float]) -> tuple[float, str]:
     """Share of peak that large products of a kind reach, and where that is from.
 
-    Of a kind whose power limit decides it, what it was measured to sustain, which says nothing of others of the
-    vendor.  Of one that nobody measured, made in the process of one that was, that one's share times the clock that
-    its power for each peak FLOP allows, as far as clocks go.
+    A kind that its power limit decides has the share that it sustained when measured, which says nothing about
+    others of the vendor. A kind that nobody measured, made in the process of one that was, has that one's share
+    times the clock that its power for each peak FLOP allows, as far as clocks go.
     """
     entry = table[name]
     if (fraction := _measured_fraction(entry)) is not None:

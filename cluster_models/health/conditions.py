@@ -167,9 +167,9 @@ def quarantine_of(
 ) -> tuple[Quarantine, ...]:
     """Nodes that failed, or whose parts did, ``failures`` times in the last ``within_s`` seconds.
 
-    Hardware that reports name by its ``device`` takes its failures along to the node where it was seen last.
-    What flaps failed once: a part that fails before its recovery was believed (``hysteresis_s``) never was well.
-    What ``OPERATOR`` reported as recovered counts as repaired: failures of the node until then count no more.
+    Hardware that reports name by its ``device`` takes its failures along to the node where it was seen last. A
+    flapping part failed once: one that fails before its recovery was believed (``hysteresis_s``) never was well.
+    Parts that ``OPERATOR`` reported as recovered count as repaired: failures of the node until then count no more.
     """
     after = now - timedelta(seconds=within_s)
     hysteresis = timedelta(seconds=hysteresis_s)

@@ -67,7 +67,7 @@ def _by_node(conditions: Iterable[Condition], nodes: Sequence[Node]) -> dict[str
 
 
 def _node(node: Node, conditions: Iterable[Condition]) -> Node:
-    """The node with the worst that was said of it and of its parts."""
+    """The node with the worst reported of it and of its parts."""
     state, slowdown, out = node.state, node.compute_slowdown, set(node.gpus_in_use)
     if _cards_left(node, conditions) <= 0:
         state = NodeState.FAILED

@@ -22,8 +22,8 @@ class Outage:
 def outages_of(events: Iterable[HealthEvent], *, hysteresis_s: float = HYSTERESIS_S) -> tuple[Outage, ...]:
     """Every outage, by part and time.
 
-    What fails again within ``hysteresis_s`` of its recovery was out all the time; what several sources report at
-    the same time is one outage, which ends with the last of them.
+    A part that fails again within ``hysteresis_s`` of its recovery was out all the time; failures that several
+    sources report at the same time are one outage, which ends with the last of them.
     """
     by_part: dict[Entity, dict[str, list[HealthEvent]]] = {}
     for event in events:

@@ -21,7 +21,7 @@ BACKWARD_TO_FORWARD: Final = 2
 
 
 class AttentionCount(StrEnum):
-    """How many keys a query is said to meet."""
+    """How many keys a query meets by this count."""
 
     CAUSAL = "causal"
     """Only the earlier ones, as fused attention kernels compute it: the convention for time."""

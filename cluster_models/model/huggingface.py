@@ -1,6 +1,6 @@
 """Reads a Hugging Face ``config.json`` (as a plain mapping) into an ``Architecture``.
 
-What a family calls things stands in ``huggingface_families``; nothing that the file leaves out is guessed.
+Names that families use stand in ``huggingface_families``; nothing that the file leaves out is guessed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Families with linear attention, indexers or heads that differ between layers.
 
-What no single key tells is read by a function of the file and the number of layers.  Source: as in
+Facts that no single key gives are read by a function of the file and the number of layers.  Source: as in
 ``huggingface_dense``.
 """
 

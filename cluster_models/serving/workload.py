@@ -88,8 +88,8 @@ class CacheFormat(StrEnum):
 class Speculation:
     """Multi-token prediction or a draft model.
 
-    Of ``draft_tokens`` a step, ``accepted_tokens`` stay on average: a step yields ``1 + accepted_tokens`` tokens
-    (Leviathan et al. 2023, arXiv 2211.17192, section 3).
+    On average ``accepted_tokens`` of the ``draft_tokens`` of a step stay: a step yields ``1 + accepted_tokens``
+    tokens (Leviathan et al. 2023, arXiv 2211.17192, section 3).
     """
 
     draft_tokens: int

@@ -30,7 +30,7 @@ class Interleaving(StrEnum):
 
 
 def takes_group_sizes(framework: Framework) -> bool:
-    """Whether the framework's launcher can be told how many micro-batches make a group."""
+    """Whether the framework's launcher has an option for how many micro-batches make a group."""
     return framework.interleaving is Interleaving.MEGATRON and framework.megatron_core >= SIZED_SINCE
 
 

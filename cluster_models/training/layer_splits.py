@@ -1,4 +1,4 @@
-"""How decoder layers are shared out among pipeline stages, and which ways a framework's launcher can be told.
+"""How decoder layers are shared out among pipeline stages, and which ways a framework's launcher has options for.
 
 Megatron-Core takes any split from 0.13 on (``--pipeline-model-parallel-layout``).  Before that it counts layers of
 the first and the last pipeline rank apart (0.9; with virtual stages 0.11), or takes the embedding and the loss for
@@ -49,7 +49,7 @@ def split_of(rows: Rows) -> LayerSplit:
 
 
 def can_launch(framework: Framework, rows: Rows) -> bool:
-    """Whether the framework's launcher can be told to share layers out so; all others than Megatron-Core can."""
+    """Whether the framework's launcher can share layers out so; all others than Megatron-Core can."""
     if takes_any_split(framework):
         return True
     release = framework.megatron_core
@@ -65,7 +65,7 @@ def can_launch(framework: Framework, rows: Rows) -> bool:
 
 
 def takes_any_split(framework: Framework) -> bool:
-    """Whether the framework's launcher can be told any split; only older Megatron-Core cannot."""
+    """Whether the framework's launcher takes any split; only older Megatron-Core cannot."""
     return not framework.megatron_core or framework.megatron_core >= ANY_SINCE
 
 

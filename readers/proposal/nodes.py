@@ -119,7 +119,7 @@ def _of_wiring(fact: WiringFact, hosts: Hosts, notes: Notes) -> Iterator[Claim]:
 
 
 def _of_run(fact: RunFact, hosts: Hosts, notes: Notes) -> Iterator[Claim]:
-    """GPUs that took part: a lower bound of those there are, believed where nothing else is said."""
+    """GPUs that took part: a lower bound of those there are, believed where no file says otherwise."""
     by_node: dict[str, list[str]] = {}
     for member in fact.members:
         if member.host is not None and (node := hosts.named(member.host)) is not None:

@@ -61,7 +61,7 @@ class ProposedNode:
 
     @property
     def gpu_count(self) -> int | None:
-        """Its GPUs, those of its node kind where only that is said; ``None`` where nothing is."""
+        """Its GPUs, those of its node kind where only that is known; ``None`` where nothing is."""
         said, sold = self.fields.get("gpu_count"), self.fields.get("node_kind")
         if said is None and sold is not None and sold.value in node_kinds():
             return node_kinds()[sold.value].gpu_count

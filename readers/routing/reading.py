@@ -30,7 +30,7 @@ class RoutingSource:
     """One file: ``tree`` its value (JSON, YAML, or names with arrays), ``text`` where it is a table of text.
 
     ``name`` is the file as sent, which notices name; ``stem`` names the workload.  ``experts`` is how many a layer
-    of the model has, where the reader is told.
+    of the model has, where that is known.
     """
 
     name: str

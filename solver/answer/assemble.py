@@ -139,7 +139,7 @@ def place_ranks(
 ) -> Placement:
     """Every rank on its host and GPU: rank ``r`` sits on host ``r // gpus_per_node``.
 
-    Of a host's ``free_gpus`` (all, where it is not named) the first are taken.
+    Ranks take the first of a host's ``free_gpus``, of all its GPUs where it is not named there.
     """
     degrees = configuration.degrees
     standing = (each.tolist() for each in coordinates(degrees, configuration.rank_order))

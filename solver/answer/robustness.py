@@ -115,7 +115,7 @@ def drifted_steps(
 ) -> FloatArray:
     """Step time (D,) with transfers between ``pairs`` (u, 2) of nodes ``factors`` (D, u) times as long.
 
-    What shares an uplink keeps its limit, and what stays inside a node its time.
+    Transfers that share an uplink keep its limit, and those inside a node their time.
     """
     arrays = placement.arrays
     matrices = [matrix.copy() for matrix in (arrays.hop_s, arrays.cross_s, arrays.reduce_s, arrays.gather_s)]

@@ -1,8 +1,8 @@
 """Low-rank adapters: parameters and bytes on each GPU, and seconds of their products and collectives.
 
-Of W x + B A x the input passes A (r x k), its output B (n x r) (LoRA, arXiv 2106.09685, equation 3).  Tensor ranks
-cut A and B of every adapter between them, whichever way they cut W (``ParallelLinearAdapter`` of Megatron-Bridge's
-``peft/utils.py``).
+In W x + B A x the input passes A (r x k), and the output of A passes B (n x r) (LoRA, arXiv 2106.09685, equation
+3).  Tensor ranks cut A and B of every adapter between them, whichever way they cut W (``ParallelLinearAdapter`` of
+Megatron-Bridge's ``peft/utils.py``).
 """
 
 from __future__ import annotations

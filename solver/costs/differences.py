@@ -1,6 +1,6 @@
 """How well two configurations of one model on one cluster are known against each other.
 
-What is wrong with a step time is mostly common to both, so their ratio is better known than either.  The 80 %
+Errors of a predicted step time are mostly common to both, so their ratio is better known than either.  The 80 %
 interval of log(measured ratio / predicted ratio) grows with the doublings of tensor, pipeline, context and expert
 parallel sizes from one to the other:
 

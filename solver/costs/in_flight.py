@@ -34,7 +34,7 @@ class Held:
 def held_at_peaks(batch: CandidateBatch, micro_batches: IntArray, framework: Framework) -> Iterator[Held]:
     """The moments of which one is the peak of each rank, whatever activations and gradients take.
 
-    Of candidates that share schedule, pipeline and virtual size, with ``micro_batches`` (n,).
+    The candidates share schedule, pipeline and virtual size and have ``micro_batches`` (n,).
     """
     order, sizes = batch.runs, (int(batch.pipeline[0]), int(batch.virtual_pipeline[0]))
     if order is PipelineSchedule.ONE_F_ONE_B:

@@ -257,7 +257,7 @@ def up_projection_s(gpu: Processor, architecture: Architecture, sizes: LocalSize
 def _projection_casts(gpu: Processor, shapes: tuple[Extents, ...], hidden: int, sizes: LocalSizes) -> Seconds:
     """Casts of the linear layers' inputs forward and of their outputs' gradients backward.
 
-    What is ``hidden`` wide is cast before it is gathered over the tensor ranks.
+    Tensors that are ``hidden`` wide are cast before they are gathered over the tensor ranks.
     """
     inputs, gradients = np.zeros_like(sizes.tokens), np.zeros_like(sizes.tokens)
     for m, n, k in shapes:

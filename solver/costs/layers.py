@@ -34,9 +34,9 @@ from solver.costs.traffic import LayerTraffic, context_traffic, no_traffic, tens
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layers:
-    """Seconds (n,) of a layer by kind (``Architecture.layer_kinds``), nothing run again; ``seconds`` are compute.
+    """Seconds (n,) of a layer by kind (``Architecture.layer_kinds``) without recomputation.
 
-    ``again``: what may be run again of each.
+    ``seconds`` are compute, ``again`` the parts of each that may be recomputed.
     """
 
     seconds: tuple[Seconds, ...]

@@ -1,4 +1,4 @@
-"""Bytes that a GPU holds at least, told before layers and micro-batches are cut."""
+"""Least bytes that a GPU holds, known before layers and micro-batches are cut."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ def _swap(
 ) -> LayerTraffic:
     """Sequence for heads before linear attention or a state space and back after it, an all-to-all each way.
 
-    What the input is projected to travels there, the output back (Megatron-Core's ``MambaContextParallel`` and
+    The projected input travels there, the output back (Megatron-Core's ``MambaContextParallel`` and
     ``a2a_cp_to_hp``); nothing hides it.  A convolution needs a few tokens of its neighbour, which is not counted.
     """
     width = 0

@@ -260,7 +260,7 @@ def least_rank_bytes(
 ) -> FloatArray:
     """(n,) bytes of state that each rank of a candidate holds at least, where every stage has ``layers`` (n,).
 
-    Of the lightest layers alone, each part of the optimizer states once among the ranks of a stage.
+    Only the lightest layers count, and each part of the optimizer states once among the ranks of a stage.
     """
     sharing, members = batch.context * batch.data, batch.context * batch.data * batch.tensor
 

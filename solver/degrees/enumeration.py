@@ -4,9 +4,9 @@ The rules are Megatron-Core's: heads divide by the tensor size and key/value hea
 sequence divides by twice the context size, experts divide by the expert size and their width by the expert tensor
 size, which fold over the tensor, context and data ranks of one stage, pipeline schedules want numbers of virtual
 stages and of micro-batches that the framework can run (``cluster_models.training.schedules``), layers are shared
-out as its launcher can be told (``cluster_models.training.layer_splits``), and the batch divides by micro-batch
-times data size.  Schedules longer than ``MOST_EVENTS`` are left out.  Memory options are no part of the table:
-where a candidate does not fit without, ``mix_choice`` chooses them.
+out as its launcher can (``cluster_models.training.layer_splits``), and the batch divides by micro-batch times data
+size.  Schedules longer than ``MOST_EVENTS`` are left out.  Memory options are no part of the table: where a
+candidate does not fit without, ``mix_choice`` chooses them.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ def families_of(
 ) -> tuple[tuple[Shape, ...], ...]:
     """Legal shapes with so many ``micro_batches`` a pipeline: those without virtual stages, and those with several.
 
-    Of each the first does the least work and, but for fewer activations of others, holds the least memory.
+    The first of each does the least work and holds the least memory, except that others may keep fewer activations.
     """
     codes = tuple(
         code

@@ -1,4 +1,4 @@
-"""Families of candidates, and floors: what none of them can beat or hold less than, told before any is priced.
+"""Families of candidates, and floors: step time and memory that none of them can beat, known before any is priced.
 
 A family is what differs in its schedule and in several virtual stages alone: candidates without, or all with them.
 """

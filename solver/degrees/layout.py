@@ -68,9 +68,9 @@ def balanced_layout(architecture: Architecture, sequence_length: int, pipeline: 
 def launchable_layout(
     architecture: Architecture, sequence_length: int, pipeline: int, virtual: int, framework: Framework
 ) -> Layout | None:
-    """The lightest split that the framework's launcher can be told, or its own; ``None`` where there is none.
+    """The lightest split that the framework's launcher takes or makes itself; ``None`` where there is none.
 
-    Of splits whose heaviest chunks weigh the same, the one with the fewest layers in early chunks.
+    Among splits whose heaviest chunks weigh the same, the one with the fewest layers in early chunks.
     """
     if framework.fills_stages:
         filled = filled_stages(architecture, pipeline)
@@ -92,7 +92,7 @@ def launchable_layout(
 
 @cache
 def launchable(architecture: Architecture, framework: Framework, pipeline: int, virtual: int) -> bool:
-    """Whether the framework's launcher can be told, or makes, some split of the layers among so many stages."""
+    """Whether the framework's launcher takes, or makes, some split of the layers among so many stages."""
     if framework.fills_stages:
         return virtual == 1 and filled_stages(architecture, pipeline) is not None
     if takes_any_split(framework):

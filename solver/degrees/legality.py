@@ -1,4 +1,4 @@
-"""Contradictions between workload, model and cluster, told by field before any search."""
+"""Contradictions between workload, model and cluster, found field by field before any search."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class Tried:
     accounts: list[MemoryAccount]
 
     def take(self, rows: IntArray | slice) -> Tried:
-        """Some of the candidates."""
+        """The candidates of some rows."""
         layers = self.layers[rows] if self.layers.ndim > 2 else self.layers
         accounts = [account.take(rows) for account in self.accounts]
         return Tried(self.problem, select_rows(self.batch, rows), layers, self.kinds[rows], accounts)

@@ -70,7 +70,7 @@ class Crossing:
 def least_of(added: Sequence[FloatArray], fits: BoolArray) -> BoolArray:
     """(n, mixes) which of those that fit no other one adds less than: less in one of ``added`` and more in none.
 
-    Of equal ones the first.
+    Among equal ones the first.
     """
     kept = fits.copy()
     if len(added) > 2 or not fits.size:

@@ -42,9 +42,9 @@ MOST_CELLS: Final = 2**19
 class LeftOut(NamedTuple):
     """Candidates that have no row.
 
-    Of these ``infeasible`` do not fit into memory, ``pruned`` cannot be the best plan, and ``unpriced`` were not
-    looked at in the time; on ``worlds``, numbers of GPUs on one fabric each, there was none to list them.
-    ``bound`` is an objective that none of the last three beats.
+    ``infeasible`` of them do not fit into memory, ``pruned`` cannot be the best plan, and ``unpriced`` were not
+    looked at in the time; on ``worlds``, numbers of GPUs on one fabric each, there was none to list them. ``bound``
+    is an objective that none of the last three beats.
     """
 
     infeasible: int = 0

@@ -36,7 +36,7 @@ def losses_of(workload: TrainingWorkload) -> Losses:
 
 
 def surviving(problem: PlanningProblem) -> PlanningProblem:
-    """The problem whose plans survive what the workload asks, told by placement rules and shardings.
+    """The problem whose plans survive what the workload asks, by placement rules and shardings.
 
     Raises ``InvalidWorkload`` where the workload or the cluster makes that impossible.
     """

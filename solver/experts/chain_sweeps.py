@@ -199,7 +199,7 @@ def _saved(table: FloatArray, ranks: IntArray, worth: FloatArray) -> FloatArray:
 def _assigned(saved: FloatArray, size: int) -> IntArray:
     """(E,) the rank of each expert, ``size`` on each, that saves most: an assignment of experts to slots.
 
-    Of many experts, the pairs of an expert and a rank that save most are taken one after the other.
+    With many experts, it takes the pairs of an expert and a rank that save most one after the other.
     """
     if len(saved) > SWEPT:
         order = np.argsort(-saved, axis=None, kind="stable")

@@ -189,8 +189,8 @@ def improve_chain(state: ChainState, price: float) -> None:
 def _improve_layer(state: ChainState, price: float, layer: int) -> bool:
     """One round of exchanges in a layer; whether any helped.
 
-    What an expert gains on another rank and the most that any gains on the way back limit all exchanges with that
-    rank, which saves looking at most of them.
+    The gain of an expert on another rank and the largest gain on the way back limit all exchanges with that rank,
+    so that most need no look.
     """
     experts, size = state.ranks.shape[1], state.ranks.shape[1] // len(state.speeds)
     ranks, here = state.ranks[layer], state.flow[layer]

@@ -127,7 +127,8 @@ def _starts(beliefs: Sequence[Belief], prior: Prior) -> list[FloatArray]:
 def chosen(trials: Sequence[Trial[Belief]]) -> Trial[Belief]:
     """The last explanation that is surely better than the first and likely better than the one taken before.
 
-    Of few runs surely for most, too: some of another mechanism, met at the cost of all others, explain nothing.
+    It must be better for most of few runs, too: one that meets a few of another mechanism at the cost of all others
+    explains nothing.
     """
     first = taken = trials[0]
     for trial in trials[1:]:

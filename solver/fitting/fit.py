@@ -75,7 +75,7 @@ def _report(
     before: FloatArray,
     solved: tuple[Solution, Mapping[Unknown, float]] | None,
 ) -> FitReport:
-    """The report of what was ``solved``, with the spreads of what was told; ``None``: nothing was.
+    """The report of a fit with its spreads; ``None`` for ``solved``: nothing was fitted.
 
     ``held``: the group of each run, and what else to leave out.
     """

@@ -1,10 +1,10 @@
 """Fits the parameters of a GPU kind to the kernels of a hardware profile.
 
-What is minimised stands in ``solver.fitting.robust``: r_i = log(predicted / measured) - b_q of kernel i by the very
-formulas that price a step (``solver.costs.compute``), s_i the error of formula and measurement together, u_j the
-parameters on the logit scale of their physical range and, with prior 0, b_q.  b_q is how much faster precision q
-runs in short bursts than under the power limit: only its long run has none, so the sustained rate follows from the
-long run and the shape parameters from all the others.
+The loss stands in ``solver.fitting.robust``: r_i = log(predicted / measured) - b_q of kernel i by the very formulas
+that price a step (``solver.costs.compute``), s_i the error of formula and measurement together, u_j the parameters
+on the logit scale of their physical range and, with prior 0, b_q.  b_q is how much faster precision q runs in short
+bursts than under the power limit: only its long run has none, so the sustained rate follows from the long run and
+the shape parameters from all the others.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class FitReport:
 
     ``errors_held_out`` are those that each run would have had if its group had not been fitted, and
     ``errors_without`` those with other runs left out, as asked for; NaN where no omission holds a run.
-    ``parameters`` holds what was told (upon those that the fit started from), ``unknowns`` every one looked at.
+    ``parameters`` holds the fitted ones (over those that the fit started from), ``unknowns`` every one looked at.
     ``runs`` names the runs that were used: those with a measured step.  A fit to own runs says by which
     ``explanation`` it met them, which ``outliers`` (places in ``runs``) it did not meet, and by what ``patterns``
     its errors differ.

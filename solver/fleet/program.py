@@ -4,8 +4,8 @@ max  sum_o value[o] x[o]   (work), or   min  sum_o usd[o] x[o]   (cost)
 s.t. sum_{o of j} x[o] <= 1  (= 1 where j must run);   sum_{o on p} nodes[o] x[o] <= nodes[p];
      sum_o usd[o] x[o] <= budget;   x binary.
 
-Of plans with equal work the cheaper, of equal cost the one with more work is taken: both objectives carry the other
-one with a weight below any difference that matters.
+Among plans with equal work the cheaper is taken, at equal cost the one with more work: both objectives carry the
+other one with a weight below any difference that matters.
 """
 
 from __future__ import annotations

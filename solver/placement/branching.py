@@ -239,7 +239,8 @@ def on_one_ring(allowed: BoolArray, length: int) -> BoolArray:
 def least_ring(chains: Chains, rank: int, through: IntArray, may: BoolArray) -> float:
     """The slowest link, at least, of a ring of a rank through all of its nodes ``through`` (S,).
 
-    ``may`` (N,): nodes that may be on it.  Of many to go through only those with the slowest rings are asked for.
+    ``may`` (N,): nodes that may be on it.  Where there are many to go through, only those with the slowest rings
+    count.
     """
     if len(through) < RING_OF_TWO or chains.count < RING_OF_TWO:
         return 0.0

@@ -34,10 +34,9 @@ def fabrics(
 ) -> tuple[Fabric, ...]:
     """One fabric per GPU kind, node size and unit; nodes with more GPUs also serve as smaller ones.
 
-    Of the same nodes the fabric with the widest units comes first.
-    ``fitted`` are the user's own parameters.  Kinds that cannot compute in the workload's precision are left out
-    where others can.
-    Raises ``InvalidWorkload`` when a node to avoid does not exist.
+    Among fabrics of the same nodes the one with the widest units comes first. ``fitted`` are the user's own
+    parameters.  Kinds that cannot compute in the workload's precision are left out where others can. Raises
+    ``InvalidWorkload`` when a node to avoid does not exist.
     """
     nodes = _usable_nodes(snapshot, workload)
     names = sorted({node.gpu_kind for _, node in nodes})

@@ -215,10 +215,10 @@ class Fabric:
     ) -> FloatArray:
         """(N, N) seconds of a reduce-scatter or all-gather whose slowest hop joins units ``a`` and ``b``.
 
-        Of ``ranks`` members holding ``payload_bytes`` each, ``members`` share a unit and drive its cards
-        together, so (n-1)/n of the payload crosses each hop in ``members`` flows (ring algorithm, Patarasuk &
-        Yuan 2009); start-up is paid once per unit on the ring.  Never faster than the same group on NVLink of
-        units of ``kind``.
+        Each of ``ranks`` members holds ``payload_bytes``; ``members`` of them share a unit and drive its cards
+        together, so (n-1)/n of the payload crosses each hop in ``members`` flows (ring algorithm, Patarasuk & Yuan
+        2009); start-up is paid once per unit on the ring.  Never faster than the same group on NVLink of units of
+        ``kind``.
         """
         share = (ranks - 1) / ranks
         hop = self.hop_s(payload_bytes * share / members)

@@ -53,7 +53,7 @@ def loads_of(
 def _cross_flows(degrees: Degrees, cell: int, gpus: int) -> FloatArray:
     """(X,) messages of one pair, over how often the geometry lists it: once for each cell concerned.
 
-    What leaves a slot in an all-to-all goes to all other slots of the expert group in equal parts.
+    In an all-to-all a slot sends equal parts to all other slots of the expert group.
     """
     block = degrees.expert_block
     others = max(1, block // gpus - 1)

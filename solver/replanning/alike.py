@@ -29,7 +29,7 @@ def alike_hosts(
     """Groups of exchangeable classes of exchangeable hosts of ``job``, as positions in ``hosts``.
 
     ``apart``: no class is exchanged for another as a whole, because places count (rules, ways up of switches).
-    What can be exchanged with nothing is left out.
+    Hosts that can be exchanged with no other are left out.
     """
     number = {name: index for index, name in enumerate(links.nodes)}
     rows = np.array([number[host] for host in hosts], dtype=np.int64)

@@ -346,7 +346,7 @@ def _by_node(gpus: Mapping[Gpu, float]) -> dict[str, float]:
 def _choose(search: _Search) -> Relaxed | None:
     """The best choice among the options known, and the lowest bound known of all of them and the others.
 
-    What would be worth the bound, where that leaves a gap.
+    Returns the relaxed choice that is worth the bound, where that leaves a gap.
     """
     options, every, promises = search.options, search.every_option, search.promises
     backend, effort, limit_s = options.backend, options.effort, max(1.0, search.remaining_s)

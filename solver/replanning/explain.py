@@ -20,8 +20,9 @@ SAME_WORTH: Final = 1e-3
 def lost_gpu_hours(problem: ReplanProblem, job: RunningJob, option: RecoveryOption) -> tuple[float, float]:
     """GPU-hours without useful work because of the decision, low and high.
 
-    What the job holds afterwards, for its downtime; what it stands still on, until the lost nodes are back; of a
-    job that pauses, what it held and still lives, for the horizon: others may use them, which is theirs to count.
+    They count the GPUs that the job holds afterwards, for its downtime; those that it stands still on, until the
+    lost nodes are back; and those that a paused job held and that still work, for the horizon, though others may
+    use them.
     """
     downtime = option.migration.downtime
     if option.action is RecoveryAction.PAUSE:

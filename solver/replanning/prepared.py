@@ -63,7 +63,7 @@ def prepare(problem: ReplanProblem, job: RunningJob, *, limit_s: float = 10.0, s
 def fitting_options(problem: ReplanProblem, job: RunningJob, known: PreparedJob) -> Iterator[RecoveryOption]:
     """The options prepared for what ``job`` lost, as they are now; none where it lost more than one node.
 
-    What moves and the value are worked out anew; throughput is that of the node that the options were made for.
+    Moved bytes and the value are worked out anew; throughput is that of the node that the options were made for.
     """
     lost = lost_gpus(problem, job)
     nodes = {node for node, _ in lost}

@@ -126,8 +126,8 @@ def _values(
 ) -> FloatArray:
     """(n,) FLOPs over the horizon less restart and repeated steps, and warm-up where the batch is the job's own.
 
-    Of ``gpus`` ranks each holds ``rank_bytes`` at least: those that find no room where the job was get them over
-    network cards.  What storage alone still has is read whatever the plan.
+    Each of ``gpus`` ranks holds ``rank_bytes`` at least: ranks without room where the job was get them over network
+    cards. State that only storage still has is read whatever the plan.
     """
     site, job = view.site, view.site.job
     restart_s = (job.recovery.restart_low_s + job.recovery.restart_high_s) / 2

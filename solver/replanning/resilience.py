@@ -152,8 +152,8 @@ def hardenings(
 ) -> tuple[Hardening, ...]:
     """The ways to survive more of ``label`` than the plan does, the cheapest first: possible ones by step time.
 
-    Of those that take as long, the one with less memory goes first.  ``replan`` is the planner, asked for a plan
-    that survives one more; without it that way is left out.
+    At equal step times the one with less memory goes first.  ``replan`` is the planner, asked for a plan that
+    survives one more; without it that way is left out.
     """
     links = effective_links(snapshot) if links is None else links
     now = _count(plan, recovery, snapshot.cluster, label)

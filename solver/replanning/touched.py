@@ -91,9 +91,9 @@ def beside_gpus(problem: ReplanProblem, job: RunningJob) -> frozenset[Gpu]:
 
 
 def free_gpus(problem: ReplanProblem, jobs: Iterable[RunningJob]) -> frozenset[Gpu]:
-    """GPUs that a decision about ``jobs`` may give out: the spares, and what the jobs hold where it is usable.
+    """GPUs that a decision about ``jobs`` may give out: the spares, and usable ones that the jobs hold.
 
-    What is free beside them on their own nodes as well.
+    GPUs that are free on the nodes of the jobs count as well.
     """
     jobs = tuple(jobs)
     own = {gpu for job in jobs for gpu in live_gpus(problem, job) if problem.nodes[gpu[0]].usable}

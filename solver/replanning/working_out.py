@@ -65,9 +65,9 @@ def work_out(
 ) -> Iterator[actions.Answer]:
     """The option that keeps the promise of ``ask`` best on the first of ``nodes``, as many as it needs.
 
-    What makes more of the same nodes comes before it.  None where it was asked before.  ``book``: the shapes of the
-    job; ``options``: of a search for one that begins now; ``prices``: FLOPs that nodes must be worth, among which a
-    swap chooses.
+    Options that make more of the same nodes come before it; none where ``ask`` was worked out before.  ``book``:
+    the shapes of the job; ``options``: of a search for one that begins now; ``prices``: FLOPs that nodes must be
+    worth, among which a swap chooses.
     """
     view = columns.views[ask.view]
     site, migrate = view.site, view.migrate

@@ -35,7 +35,7 @@ def test_layers_left_out_are_those_that_the_framework_gives() -> None:
 
 
 def test_other_layers_than_the_framework_gives_are_refused() -> None:
-    """It cannot be told any."""
+    """It has no option for any."""
     document = ConfigurationDocument(degrees=DEGREES, stage_layers=[[6, 6]])
     with pytest.raises(InvalidConfiguration, match="would give it more before it goes on"):
         predict_configuration(_problem("nanotron-0.5"), document=document)

@@ -54,7 +54,7 @@ def create_expert_placement(
         ),
     ] = None,
 ) -> PlacementAnswer | Response:
-    """Place experts over slots: copies and all, for one workload or a set.  Takes seconds; nothing is stored."""
+    """Place experts and their copies in slots, for one workload or a set.  Takes seconds; nothing is stored."""
     if form is not None:
         _check_format(form, "format")
     with service.read_sessions() as session:

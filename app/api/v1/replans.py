@@ -188,7 +188,7 @@ def complete_replan(
 def fail_replan(
     request: Request, replan: ReplanPath, document: FailureDocument, service: ServiceDep
 ) -> ReplanSummary:
-    """Say that it could not be carried out: the GPUs of all jobs not completed are whose they were.
+    """Say that it could not be carried out: the GPUs of all jobs not completed go back to their holders.
 
     A new replan may be asked for.
     """

@@ -57,7 +57,7 @@ def apply_running_plan(
 
 @router.post("/running-plans/{running_plan}/cancel")
 def cancel_running_plan(running_plan: RunningPlanPath, service: ServiceDep) -> RunningPlanSummaryAnswer:
-    """Call off a plan, or say that the job which ran by it has ended: its GPUs are free, or whose they were."""
+    """Call off a plan, or say that its job has ended: its GPUs are free, or go back to their holders."""
     with transaction(service.sessions) as session:
         record = running_plans.cancel_plan(session, running_plan_id=running_plan)
     return RunningPlanSummaryAnswer.from_value(record)

@@ -1,4 +1,4 @@
-"""Addresses that are to be told of events, and sources of reports, as operators write them."""
+"""Addresses that get events, and sources of reports, as operators write them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EventTypes = Annotated[list[EventType], Field(max_length=len(EventType))]
 
 
 class WebhookDocument(Document):
-    """An address that is to be told of events."""
+    """An address that gets events."""
 
     url: Url = Field(description="An http or https address.", examples=["https://hooks.example/meshwright"])
     event_types: EventTypes = Field([], description="What to tell; empty = all.", examples=[["replan.proposed"]])

@@ -1,4 +1,4 @@
-"""Addresses that are told of failures and decisions, and the messages to them (Standard Webhooks)."""
+"""Addresses that get failures and decisions as messages, and these messages (Standard Webhooks)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _links(endpoint: Endpoint) -> dict[str, str]:
 
 
 class WebhookAnswer(ValueAnswer[Endpoint]):
-    """An address that is told of events."""
+    """An address that gets events."""
 
     id: str = Field(description="Its id.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])
     url: str = Field(description="The address.", examples=["https://hooks.example/meshwright"])
@@ -102,7 +102,7 @@ class RetryAnswer(BaseModel):
 def create_webhook(
     document: WebhookDocument, service: ServiceDep, response: Response, idempotency_key: IdempotencyKey = None
 ) -> NewWebhookAnswer:
-    """Store an address that is to be told of events.  Its secret is in this answer only."""
+    """Store an address that gets events.  Its secret is in this answer only."""
     keyed = idempotency.keyed("webhook", idempotency_key, document)
     with transaction(service.sessions) as session:
 
@@ -140,7 +140,7 @@ def get_webhook(webhook: WebhookPath, service: ServiceDep, response: Response) -
 def change_webhook(
     webhook: WebhookPath, patch: WebhookPatch, service: ServiceDep, response: Response, expected: ExpectedTag
 ) -> WebhookAnswer:
-    """Change an address, what it is told, or whether it is."""
+    """Change an address, its kinds of events, or whether it gets any."""
     with transaction(service.sessions) as session:
         _check_tag(session, webhook, expected)
         changed = webhooks.change_endpoint(

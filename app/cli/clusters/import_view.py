@@ -94,7 +94,7 @@ def _of_file(file: FileAnswer, kind: str = "") -> RenderableType:
 
 
 def _refused(files: Sequence[FileAnswer]) -> list[RenderableType]:
-    """Reasons that differ in names and numbers only are told once."""
+    """Reasons that differ in names and numbers only stand once."""
     found: list[tuple[str, str]] = []
     for file in files:
         refusals = all_refusals(file)

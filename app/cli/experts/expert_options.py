@@ -66,7 +66,7 @@ class KnownLinks:
         )
 
     def rule(self) -> RouterRule | None:
-        """The router that was said without a model."""
+        """The router given in place of a model."""
         return None if self.router is None else _router(self.router).to_rule()
 
     def words(self) -> list[str]:

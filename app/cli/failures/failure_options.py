@@ -54,7 +54,7 @@ class ToldFailures:
 
     @property
     def says_nothing(self) -> bool:
-        """Whether no failure was told at all."""
+        """Whether no failure was given."""
         parts = (self.lost, self.degraded, self.draining, self.recovered)
         return self.events is None and not any(parts)
 
@@ -64,7 +64,7 @@ def reported(
 ) -> list[tuple[str, ReportedEvent]]:
     """Every report with its source; raises ``InvalidInput`` of options that name no part of the cluster.
 
-    Entries of the file that cannot be read are told on standard error and do not stop the others.
+    Standard error names entries of the file that cannot be read; they do not stop the others.
     """
     now = datetime.now(UTC)
     typed = list(_typed(told, cluster, aliases or AliasTable(), now))

@@ -41,7 +41,7 @@ _NEXT = {
     ReplanStatus.PROPOSED: "Take its GPUs: meshwright replans approve {id}",
     ReplanStatus.APPROVED: "When the jobs run as decided: meshwright replans complete {id}",
     ReplanStatus.APPLYING: "When the jobs run as decided: meshwright replans complete {id}",
-    ReplanStatus.FAILED: "GPUs of jobs not done are whose they were. A new report opens a new decision.",
+    ReplanStatus.FAILED: "GPUs of jobs not done went back to their holders. A new report opens a new decision.",
 }
 
 

@@ -109,7 +109,7 @@ def fail(
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> None:
-    """Say that it could not be carried out: GPUs of jobs not completed are whose they were."""
+    """Say that it could not be carried out: GPUs of jobs not completed go back to their holders."""
     from app.cli.failures.replan_stored import run_fail  # noqa: PLC0415 - see above
 
     run_fail(replan, problem=problem, by=by, as_json=as_json, database_url=database_url)

@@ -124,7 +124,8 @@ def add_measurements(
 ) -> AddedMeasurements:
     """Add measurements to a cluster, all or none; those it has already are not added again.
 
-    What was ``read`` before saves doing so under the lock, if the cluster is still as it was then.
+    Measurements that the caller has ``read`` before need no reading under the lock, if the cluster has not changed
+    since.
     """
     row = clusters.lock(session, reference=reference, expected_version=expected_version)
     if read is None or (read.cluster_id, read.version) != (row.id, row.version):

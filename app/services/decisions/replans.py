@@ -148,7 +148,7 @@ def finish_applied(session: Session, *, replan_id: str, actor: Actor = NOBODY) -
 
 
 def fail_replan(session: Session, *, replan_id: str, problem: str, actor: Actor = NOBODY) -> ReplanRecord:
-    """Note that carrying it out failed: the GPUs of jobs that were not completed are whose they were.
+    """Note that carrying it out failed: the GPUs of jobs that were not completed go back to their holders.
 
     A new replan may be asked for.
     """

@@ -244,7 +244,7 @@ def _leave(session: Session, claim_id: str, job_id: str) -> None:
 
 
 def give_back(session: Session, *, claim_id: str) -> None:
-    """Undo a claim: every GPU is whose it was before."""
+    """Undo a claim: every GPU goes back to its holder."""
     mine = OccupiedGpuRow.claim_id == claim_id
     session.execute(delete(OccupiedGpuRow).where(mine, OccupiedGpuRow.previous_job_id.is_(None)))
     session.execute(

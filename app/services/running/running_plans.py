@@ -119,7 +119,7 @@ def apply_plan(session: Session, *, running_plan_id: str) -> RunningPlanRecord:
 
 
 def cancel_plan(session: Session, *, running_plan_id: str) -> RunningPlanRecord:
-    """Call off a plan, or say that the job which ran by it has ended: its GPUs are free (or whose they were)."""
+    """Call off a plan, or say that its job has ended: its GPUs are free, or go back to their holders."""
     row, job = _locked(session, running_plan_id)
     if row.status in (RunningPlanStatus.CANCELLED, RunningPlanStatus.SUPERSEDED):
         return record_of(row)

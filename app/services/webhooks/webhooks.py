@@ -1,4 +1,4 @@
-"""Addresses that are told of events, and the messages to them (Standard Webhooks).
+"""Addresses that get events, and the messages to them (Standard Webhooks).
 
 A message is stored in the transaction of what it tells of, so neither is there without the other; whoever sends it
 reads it from here (``app.jobs.delivering``).
@@ -36,7 +36,7 @@ _LONGEST_URL: Final = 2000
 
 
 class EventType(StrEnum):
-    """Kind of event that addresses are told of."""
+    """Kind of event that addresses get."""
 
     SAFE_ANSWER = "replan.safe_answer"
     """Within a second of a failure: what was prepared for it."""
@@ -55,7 +55,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address that is told of events; no types means all.  The secret is shown once, when it is made."""
+    """An address that gets events; no types means all.  The secret is shown once, when it is made."""
 
     id: str
     url: str
@@ -200,7 +200,7 @@ def find_delivery(session: Session, *, endpoint_id: str, delivery_id: str) -> De
 
 
 def ping(session: Session, *, endpoint_id: str) -> str:
-    """Store a message that tests an endpoint, whatever it wants to be told; returns its id.
+    """Store a message that tests an endpoint, whichever events it wants; returns its id.
 
     Raises ``NotFound``, and ``WrongStatus`` where the endpoint is disabled.
     """
@@ -214,7 +214,7 @@ def ping(session: Session, *, endpoint_id: str) -> str:
 
 
 def announce(session: Session, *, event_type: EventType, data: Mapping[str, Any]) -> tuple[str, ...]:
-    """Store a message to every endpoint that wants to be told; returns their ids.  A keeper sends them."""
+    """Store a message to every endpoint that wants the event; returns their ids.  A keeper sends them."""
     now = datetime.now(UTC)
     body = _body(event_type, now, data)
     ids = []

@@ -156,7 +156,7 @@ def _read(files: Sequence[SentFile]) -> RoutingRead:
 
 
 def _refusals(files: Sequence[SentFile], error: InvalidInput) -> list[FormProblem]:
-    """A line for each file that cannot be used; that of the whole where each could be alone."""
+    """A line for each file that cannot be used; one for all where each of them could be used alone."""
     found = []
     for file in files if len(files) > 1 else ():
         try:

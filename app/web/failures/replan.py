@@ -96,7 +96,7 @@ _APPLIED: Final = Button(
 _FAILED: Final = Button(
     "failed",
     "It did not work",
-    "The GPUs of jobs that are not done are whose they were before. Ask for a new decision then.",
+    "The GPUs of jobs that are not done went back to their holders. Ask for a new decision then.",
     "danger",
 )
 _CANCEL: Final = Button(
@@ -228,7 +228,7 @@ def _ended(replan: ReplanRecord) -> Next:
         told = "A later failure, or a change of its jobs, was added to it."
         return Next("Look at the later decision", (told,), "warn")
     if replan.status is ReplanStatus.FAILED:
-        held = "The GPUs of jobs that were not done are whose they were. Ask for a new decision when you are ready."
+        held = "The GPUs of jobs that were not done went back to their holders. Ask for a new decision when ready."
         anew = Button("again", "Decide anew", "", "")
         return Next("It failed: ask for a new decision", (*why, held), "bad", (anew,))
     return Next(

@@ -59,7 +59,7 @@ def seat_grid(
 ) -> SeatGrid:
     """The grid of a placement, coloured by NVLink domain or leaf where there are no more of these than colours.
 
-    ``kinds``: the GPU kind of each pipeline rank, to be told where they differ.
+    ``kinds``: the GPU kind of each pipeline rank, shown where they differ.
     """
     names = {host: where.of_node.get(host, host) for host in placement.hosts}
     order = {name: index for index, name in enumerate(dict.fromkeys(names.values()))}

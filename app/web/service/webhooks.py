@@ -58,7 +58,7 @@ class DeliveryRow:
 
 @dataclass(frozen=True, slots=True)
 class EndpointRow:
-    """An address that is told, and its last messages; ``trouble`` says why it is off."""
+    """An address and its last messages; ``trouble`` says why it is off."""
 
     id: str
     url: str

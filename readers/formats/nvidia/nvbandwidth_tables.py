@@ -5,9 +5,9 @@ the way of the bytes.  Between GPUs it is the other way round, by the tool's sou
 testcases_ce.cpp, testcases_sm.cu and multinode_testcases_ce.cpp): the GPU of the row runs the copy; a read,
 "GPU(row) -> GPU(column)", brings bytes from the column, and a write, "GPU(row) <- GPU(column)", sends them to it.
 
-Of two-way tests, Read1, Write2 and the like are one stream of the two, the first of them from the column to the
-row by the same source, and Total is their sum.  Without such a
-word, copy engines time one stream (one way, with the other way busy) and kernels add up both.
+In two-way tests Read1, Write2 and the like are one of two streams, the first from the column to the row by the same
+source, and Total is their sum.  Without such a word, copy engines time one stream (one way, with the other way
+busy) and kernels add up both.
 """
 
 from __future__ import annotations

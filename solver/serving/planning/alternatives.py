@@ -120,7 +120,7 @@ def _ranked(prices: Priced, site: Site, zones: Sequence[Zone], goal: ServingGoal
 
 
 def _sharing(prices: Priced, row: int, copies: int, load: float) -> _Alone | None:
-    """As many copies as answer most when they share ``load`` requests in flight."""
+    """The number of copies that answers most when they share ``load`` requests in flight."""
     points = prices.points
     start = int(np.searchsorted(points.group, row))
     own = slice(start, int(prices.top[row]) + 1)
