@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import shlex
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sphinx.cmd.build import build_main as sphinx_build
+from typer.main import get_command
 
+from app.cli.commands import app as cli
 from app.documents.cluster import ClusterDocument
 from app.documents.reading import parse_text, read_document
 from app.documents.workload import WorkloadDocument
@@ -61,6 +65,41 @@ def test_the_cluster_and_the_workload_of_the_readme_are_valid() -> None:
     assert read_document(WorkloadDocument, workload, what="workload").to_value().pinned == {"tensor": 8}
 
 
+def commands_of(page: Path) -> list[list[str]]:
+    """The words of every ``meshwright ...`` in a code block of a page, up to a pipe, an operator or a comment."""
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    lines = (
+        "\n".join(text for language, text in blocks if language in ("", "sh", "bash"))
+        .replace("\\\n", " ")
+        .splitlines()
+    )
+    found = [re.match(r"\s*(?:[./]*\.venv/bin/)?meshwright (-.*|[a-z].*)", line) for line in lines]
+    words = [shlex.split(each[1], comments=True) for each in found if each]
+    return [list(takewhile(lambda word: word not in ("|", ">", "&&", ";"), line)) for line in words]
+
+
+def unknown_words(words: list[str]) -> list[str]:
+    """The commands and options of a command line that the program does not have."""
+    command, options, unknown = get_command(cli), set[str](), []
+    for word in words:
+        options |= {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
+        below = getattr(command, "commands", {})
+        if word.startswith("--"):
+            unknown += [] if word.partition("=")[0] in {*options, "--help"} else [word]
+        elif word in below:
+            command = below[word]
+    return unknown if command.name != "meshwright" or "--version" in words else [*unknown, words[0]]
+
+
+def test_commands_that_pages_print_are_those_of_the_program() -> None:
+    """Commands and options in code blocks exist."""
+    found = [(page.name, words) for page in PAGES for words in commands_of(page)]
+    assert len(found) > 60
+    assert [(name, words, unknown) for name, words in found if (unknown := unknown_words(words))] == []
+    assert unknown_words(["plan", "--frobnicate", "3"]) == ["--frobnicate"]
+    assert unknown_words(["plann", "--cluster", "a.yaml"]) == ["--cluster", "plann"]
+
+
 @pytest.mark.slow
 def test_the_manual_is_built_without_a_warning_and_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every page is in a table of contents, every link leads somewhere; reference pages say what the code says.
@@ -71,7 +110,7 @@ def test_the_manual_is_built_without_a_warning_and_served(tmp_path: Path, monkey
     monkeypatch.chdir(ROOT)
     command = ["--quiet", "--conf-dir", "docs/manual", "--doctree-dir", str(tmp_path / "read")]
     assert sphinx_build([*command, "--fail-on-warning", "--builder", "dummy", ".", str(tmp_path / "none")]) == 0
-    pages = [f"docs/{page}.md" for page in ("index", "settings", "metrics", "api")]
+    pages = [f"docs/{page}.md" for page in ("index", "settings", "metrics", "api", "command_line")]
     assert sphinx_build([*command, "--builder", "html", ".", str(folder), *pages]) == 0
     monkeypatch.setattr(manual, "FOLDER", folder)
     application = FastAPI()
@@ -81,4 +120,5 @@ def test_the_manual_is_built_without_a_warning_and_served(tmp_path: Path, monkey
     assert "MESHWRIGHT_DATA_DIR" in client.get("/manual/docs/settings.html").text
     assert "meshwright_gap_at_stop" in client.get("/manual/docs/metrics.html").text
     assert "/api/v1/plans" in client.get("/manual/docs/api.html").text
+    assert "meshwright replans approve" in client.get("/manual/docs/command_line.html").text
     assert "frame-ancestors 'none'" in client.get("/manual/docs/api.html").headers["Content-Security-Policy"]

@@ -23,6 +23,8 @@ extensions = ["myst_parser"]
 myst_heading_anchors = 4
 suppress_warnings = ["myst.header"]
 html_theme = "furo"
+html_static_path = ["static"]
+html_css_files = ["manual.css"]
 html_title = f"Meshwright {release}"
 html_show_copyright = html_show_sourcelink = html_copy_source = False
 _LINK: Final = re.compile(r"^\| \[[^]]+\]\((?:\.\./)?([\w/]+)\.md\)", re.MULTILINE)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from prometheus_client.metrics import MetricWrapperBase
 from pydantic_core import PydanticUndefined
+from typer.main import get_command
 
 from app.api.description import description_text
+from app.cli.commands import app as cli
 from app.metrics import make_metrics
 from app.settings import Settings
 from cluster_models.cluster.catalogue import gpu_kinds
@@ -20,6 +22,7 @@ from cluster_models.training.frameworks import frameworks
 from cluster_models.units import GIB, TBYTE
 
 _METHODS: Final = ("get", "post", "put", "patch", "delete")
+_SHELL: Final = ("help", "install_completion", "show_completion")
 _REFERENCE: Final = "#/components/schemas/"
 
 
@@ -38,6 +41,29 @@ def api() -> str:
     schemas = described["components"]["schemas"]
     bodies = [_schema(name, schemas[name]) for name in sorted(schemas)]
     return "\n\n".join([*routes, "## Bodies and answers", *bodies])
+
+
+def command_line() -> str:
+    """Every command with its arguments and options."""
+    return "## Every command\n\n" + "\n\n".join(_command("meshwright", get_command(cli)))
+
+
+def _command(name: str, command: Any) -> Iterator[str]:
+    parts = [f"### `{name}`", command.help or ""]
+    given = [each for each in command.params if not each.hidden and each.name not in _SHELL]
+    rows = [(_names(each), each.help, "" if each.param_type_name == "argument" else each.metavar) for each in given]
+    yield "\n\n".join(
+        filter(None, [*parts, _table(("argument or option", "meaning", "value"), rows) if rows else ""])
+    )
+    for below, each in getattr(command, "commands", {}).items():
+        if not each.hidden:
+            yield from _command(f"{name} {below}", each)
+
+
+def _names(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return f"`{parameter.metavar or parameter.name.upper()}`"
+    return ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
 
 
 def settings() -> str:
@@ -163,6 +189,7 @@ def _cell(value: object) -> str:
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "api": api,
+    "command_line": command_line,
     "settings": settings,
     "metrics": metrics,
     "catalogue": catalogue,
