@@ -113,3 +113,17 @@ def test_paths_on_the_page_of_the_architecture_are_there() -> None:
     named = set(re.findall(r"`((?:app|solver|cluster_models|readers|tests)/[\w/.]+)`", page))
     assert len(named) > 40
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_every_room_is_on_the_page_of_the_architecture() -> None:
+    """Whoever meets a folder reads there what it is for."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    packages = ("app", "solver", "readers", "cluster_models")
+    rooms = [init.parent for package in packages for init in (ROOT / package).glob("*/__init__.py")]
+    assert len(rooms) > 40
+    assert [
+        str(room.relative_to(ROOT))
+        for room in rooms
+        if not {f"`{room.name}`", f"`{room.parent.name}.{room.name}`"} & set(re.findall(r"`[^`\n]+`", page))
+        and f"{room.relative_to(ROOT)}/" not in page
+    ] == []
