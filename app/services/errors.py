@@ -92,7 +92,7 @@ class Forbidden(Refused):
     """The caller is known and may not do this."""
 
     def __init__(self, scope: str) -> None:
-        super().__init__(f"This needs the scope {scope!r}, which your key or role does not have.")
+        super().__init__(f"This needs the scope '{scope}', which your key or role does not have.")
         self.scope = scope
 
 
