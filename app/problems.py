@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.db.engine import DATABASE_AWAY
+from app.db.engine import DATABASE_AWAY, why_away
 from app.documents.reading import FieldProblem, problems_of, problems_of_validation
 from app.services.errors import (
     Conflict,
@@ -299,8 +299,7 @@ async def _unstorable(request: Request, error: Exception) -> Response:
 
 async def _database_away(request: Request, error: Exception) -> Response:
     log.warning("database_away", path=request.url.path, reason=str(error)[:300])
-    detail = "The database does not answer; try again in a moment."
-    return problem_response(request, kind="not-ready", status=503, detail=detail)
+    return problem_response(request, kind="not-ready", status=503, detail=why_away(error))
 
 
 async def _broken(request: Request, error: Exception) -> Response:

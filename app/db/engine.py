@@ -24,7 +24,19 @@ OWN_FILE: Final = 0o600
 DATABASE_AWAY: Final = (OperationalError, InterfaceError, PoolExhausted)
 """A connection that is lost, refused or silent, a lock held for too long, a full disk: all may be over soon."""
 
+_DISK_FULL: Final = "53100"
+"""State that PostgreSQL gives."""
+
 SessionFactory = sessionmaker[Session]
+
+
+def why_away(error: Exception) -> str:
+    """Why the database did not do as it was asked, by an error of ``DATABASE_AWAY``, and what to do; a sentence."""
+    cause = getattr(error, "orig", None)
+    states = (getattr(cause, "sqlite_errorcode", None), getattr(cause, "sqlstate", None))
+    if sqlite3.SQLITE_FULL in states or _DISK_FULL in states:
+        return "The disk of the database is full: what is there can be read; free space to store more."
+    return "The database does not answer; try again in a moment."
 
 
 def make_engine(url: str) -> Engine:

@@ -13,7 +13,7 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from app.db.engine import DATABASE_AWAY
+from app.db.engine import DATABASE_AWAY, why_away
 from app.documents.reading import problems_of
 from app.services.errors import Conflict, Forbidden, NotFound
 from app.web.rendering import page
@@ -38,10 +38,6 @@ _STATUSES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (NotFound, 404, ""),
     (Forbidden, 403, ""),
     (Conflict, 409, ""),
-    *(
-        (kind, 503, "The database does not answer; try again in a moment. Nothing was stored.")
-        for kind in DATABASE_AWAY
-    ),
     (InvalidInput, 422, "The request cannot be served as it is."),
     (RequestValidationError, 422, "The address of this page holds a value that the page does not know."),
 )
@@ -96,6 +92,8 @@ class PageRoute(APIRoute):
 def _page_of(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         return failure_page(request, error.status_code, str(error.detail), headers=error.headers)
+    if isinstance(error, DATABASE_AWAY):
+        return failure_page(request, 503, f"{why_away(error)} Nothing was stored.")
     problems = [str(problem) for problem in problems_of(error)] if isinstance(error, InvalidInput) else []
     for kind, status, words in _STATUSES:
         if isinstance(error, kind):

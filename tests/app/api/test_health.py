@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode, checks
 from schemathesis.specs.openapi import checks as openapi
-from sqlalchemy import text, update
+from sqlalchemy import event, text, update
 from structlog.testing import capture_logs
 
 from app.db.engine import SessionFactory, transaction
@@ -83,6 +84,23 @@ def test_a_database_that_is_away_is_said_to_be_so(tmp_path: Path) -> None:
         assert (page.status_code, "The database does not answer" in page.text) == (503, True)
         assert client.get("/healthz").is_success
         assert "meshwright_database_up 0.0" in client.get("/metrics").text
+
+
+def test_a_full_disk_is_said_to_be_so(tmp_path: Path) -> None:
+    """Waiting does not help: the operator must free space; what is stored can be read all the while."""
+
+    def is_full(connection: sqlite3.Connection, *_: object) -> None:
+        connection.execute("PRAGMA max_page_count = 1")  # of as many as there are
+
+    with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite", role=Role.WEB) as client:
+        engine = client.app.state.service.engine  # type: ignore[attr-defined]
+        event.listen(engine, "checkout", is_full)
+        for number in range(50):
+            answer = client.post(f"{API}/clusters", json=cluster_body(name=f"c{number}"))
+            if not answer.is_success:
+                break
+        assert (answer.status_code, "disk of the database is full" in answer.json()["detail"]) == (503, True)
+        assert len(client.get(f"{API}/clusters").json()["items"]) == number
 
 
 def test_the_clock_of_a_worker_does_not_count(sessions: SessionFactory) -> None:
