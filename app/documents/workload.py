@@ -32,7 +32,7 @@ from app.documents.serving_words import refuse_serving
 from app.documents.values import Computed, Holds, ValueDocument
 from cluster_models.cluster.gpus import Precision
 from cluster_models.cluster.topology import MOST_NODES
-from cluster_models.training.framework_choices import ContextExchange
+from cluster_models.training.framework_choices import ContextExchange, Optimizer
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.schedules import PipelineSchedule
@@ -45,7 +45,6 @@ from cluster_models.training.workload import (
     LinkBandwidth,
     Objective,
     Offload,
-    Optimizer,
     Recompute,
     RecomputeModule,
     Sharding,
@@ -123,7 +122,11 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
             examples=[{"cuda_graphs": "partial"}],
         )
     )
-    optimizer: Optimizer = Field(_DEFAULT.optimizer, description="Optimizer.", examples=["adam"])
+    optimizer: Optimizer = Field(
+        _DEFAULT.optimizer,
+        description="Optimizer: adam, sgd (with momentum) or muon (Adam for all but matrices of layers).",
+        examples=["adam"],
+    )
     optimizer_states: OptimizerStatesDocument = Field(
         default_factory=OptimizerStatesDocument,
         description="Number formats of what the optimizer keeps.",

@@ -37,16 +37,21 @@ from app.exports.megatron_releases import (
     starts_megatron,
 )
 from app.exports.offloading import offload_settings, refuse_offload
-from app.exports.optimizer_states import FIELDS, state_formats
+from app.exports.optimizer_states import FIELDS, refuse_muon, state_formats
 from app.exports.options import Options
 from app.exports.readback.megatron import GROUP, MEGATRON_SAYS, read_megatron
 from app.exports.recomputation import recomputation_settings
 from cluster_models.cluster.gpus import Precision
-from cluster_models.training.framework_choices import AttentionKernels, ContextExchange, CudaGraphs, Float8Scaling
+from cluster_models.training.framework_choices import (
+    AttentionKernels,
+    ContextExchange,
+    CudaGraphs,
+    Float8Scaling,
+)
 from cluster_models.training.optimizer_states import optimizer_instances
 from cluster_models.training.packing import in_words
 from cluster_models.training.plan import Configuration, Plan, RankOrder
-from cluster_models.training.workload import Optimizer, Sharding, TrainingWorkload
+from cluster_models.training.workload import Sharding, TrainingWorkload
 
 _SCALING: Final = {
     Float8Scaling.DELAYED: (),
@@ -63,6 +68,7 @@ _PRECISION: Final = {
     Precision.NVFP4: (Flag("--bf16"), Flag("--fp4-format", "e2m1"), Flag("--fp4-recipe", "nvfp4")),
     Precision.FP32: (),
 }
+_MUON_SINCE: Final = 18
 _GRAPHS_SINCE: Final = {CudaGraphs.PARTIAL: 12, CudaGraphs.FULL: 14}
 _SCOPES_SINCE: Final = 16
 """A list of what to capture instead of one word."""
@@ -81,13 +87,14 @@ def megatron_arguments(launch: Launch) -> Arguments:
     refuse_adapters(release_name(release), launch)
     refuse_groups(release_name(release), launch)
     refuse_gradients(release_name(release), launch)
+    refuse_muon(release_name(release), launch, takes=release >= _MUON_SINCE)
     flags = [
         *model_flags(model, workload, release),
         Flag("--micro-batch-size", configuration.micro_batch),
         Flag("--global-batch-size", workload.global_batch),
         *_PRECISION[workload.precision],
         *(_SCALING[workload.framework.float8_scaling] if workload.precision is Precision.FP8 else ()),
-        Flag("--optimizer", "adam" if workload.optimizer is Optimizer.ADAM else "sgd"),
+        Flag("--optimizer", str(workload.optimizer)),
         Flag("--tensor-model-parallel-size", degrees.tensor),
         Flag("--pipeline-model-parallel-size", degrees.pipeline),
         Flag("--context-parallel-size", degrees.context),

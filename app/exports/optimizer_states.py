@@ -6,6 +6,7 @@ from typing import Final
 
 from app.exports.contract import unreadable, unsupported
 from app.exports.launch_value import Launch
+from cluster_models.training.framework_choices import Optimizer
 from cluster_models.training.optimizer_states import FULL_STATES, MasterFormat, MomentFormat, OptimizerStates
 
 FIELDS: Final = ("main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype")
@@ -42,6 +43,12 @@ def states_said(
     if master is MasterFormat.FP32 and in_bf16 and not sharded_parameters and not offloaded:
         master = MasterFormat.REMAINDER
     return OptimizerStates(first, second, master)
+
+
+def refuse_muon(tool: str, launch: Launch, *, takes: bool = False) -> None:
+    """Refuse Muon, where a tool has no setting for it."""
+    if launch.workload.optimizer is Optimizer.MUON and not takes:
+        raise unsupported(tool, "optimizer", "muon", "it is not told so", "export megatron for 0.18")
 
 
 def refuse_states(tool: str, launch: Launch) -> None:

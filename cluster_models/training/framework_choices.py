@@ -5,6 +5,16 @@ from __future__ import annotations
 from enum import StrEnum
 
 
+class Optimizer(StrEnum):
+    """Optimizer of the training run."""
+
+    ADAM = "adam"
+    SGD = "sgd"
+    MUON = "muon"
+    """One moment and an orthogonal update for matrices of layers, Adam for all else (Megatron-Core's
+    ``TensorParallelMuon``)."""
+
+
 class ExpertDispatch(StrEnum):
     """How tokens travel to the ranks of their experts and back."""
 

@@ -22,6 +22,7 @@ from cluster_models.training.framework_choices import (
     ExpertBalance,
     ExpertDispatch,
     Float8Scaling,
+    Optimizer,
     OptimizerOffload,
     Overlap,
     SelectiveRecompute,
@@ -131,9 +132,7 @@ class Framework:
             "memory-efficient LayerNorm)."
         ),
     ]
-    keeps_stage_outputs: Annotated[
-        bool, Fact("A pipeline rank holds what it sent on until the backward pass; Megatron frees it.")
-    ]
+    keeps_stage_outputs: Annotated[bool, Fact("A pipeline rank holds what it sent on until the backward pass.")]
     interleaving: Annotated[
         Interleaving,
         Fact(
@@ -284,6 +283,7 @@ class Framework:
     sixteen_bit_states: Annotated[
         bool, Fact("Weights and the optimizer's moments are kept in 16 bits, without an FP32 copy.")
     ]
+    optimizers: Annotated[tuple[Optimizer, ...], Fact("Optimizers that it trains with.")]
     moment_formats: Annotated[
         tuple[MomentFormat, ...],
         Fact("Formats below FP32 in which a workload may have the moments of Adam kept.", least=0),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cluster_models.cluster.gpus import Precision
-from cluster_models.training.framework_choices import OptimizerOffload
-from cluster_models.training.workload import WHOLE_OFFLOAD, Offload, Optimizer, Sharding, TrainingWorkload
+from cluster_models.training.framework_choices import Optimizer, OptimizerOffload
+from cluster_models.training.workload import WHOLE_OFFLOAD, Offload, Sharding, TrainingWorkload
 
 
 def offload_refusal(workload: TrainingWorkload) -> str:

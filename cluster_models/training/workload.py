@@ -9,7 +9,7 @@ from typing import Final
 from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidWorkload
 from cluster_models.training.adapters import Adapters, FrozenFormat
-from cluster_models.training.framework_choices import ContextExchange
+from cluster_models.training.framework_choices import ContextExchange, Optimizer
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, Framework
 from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.mixed_lengths import MixedLengths
@@ -21,13 +21,6 @@ from cluster_models.training.schedules import PipelineSchedule
 MOST_SEQUENCES: Final = 131_072
 """Bound for one global batch: ten times the largest in print; schedules and their simulation grow with it."""
 LONGEST_SEQUENCE: Final = 100_000_000
-
-
-class Optimizer(StrEnum):
-    """Optimizer of the training run."""
-
-    ADAM = "adam"
-    SGD = "sgd"
 
 
 class Recompute(StrEnum):
@@ -211,6 +204,7 @@ class TrainingWorkload:
         self._check_lengths()
         self._check_method()
         self._check_adapters()
+        self._check_optimizer()
 
     def _check_degrees(self) -> None:
         for kind, degrees in (("pinned", self.pinned), ("forbidden", self.forbidden)):
@@ -314,6 +308,20 @@ class TrainingWorkload:
                 "use bf16 or fp16 as precision, or unquantised",
             )
 
+    def _check_optimizer(self) -> None:
+        known = self.framework.optimizers
+        if self.optimizer not in known:
+            raise InvalidWorkload(
+                "workload.optimizer",
+                str(self.optimizer),
+                f"{self.framework.name} does not train with it",
+                f"use {', '.join(known)}; docs/frameworks.md lists the optimizers of others",
+            )
+        if self.optimizer is Optimizer.MUON and (self.adapters is not None or self.precision is Precision.FP16):
+            raise InvalidWorkload(
+                "workload.optimizer", str(self.optimizer), "goes neither with adapters nor with fp16", "use adam"
+            )
+
     @property
     def frozen_weights(self) -> FrozenFormat | None:
         """Format of weights that no step changes, which are all but the adapters; ``None`` without adapters."""
@@ -331,9 +339,12 @@ class TrainingWorkload:
 
         Megatron-Core shares narrow states out (``--use-precision-aware-optimizer``).  Beside BF16 weights its
         distributed optimizer then has remainders instead of an FP32 copy; Megatron-FSDP has an FP32 copy always.
+        Its Muon shares whole matrices out (``LayerWiseDistributedOptimizer``).
         """
         has = (Sharding.GRADIENTS,) * self.framework.gradient_sharding
         offered = tuple(each for each in self.sharding if each is not Sharding.GRADIENTS or each in has)
+        if self.optimizer is Optimizer.MUON:
+            return tuple(each for each in offered if each is Sharding.OPTIMIZER)
         states = self.optimizer_states
         if not (states.is_narrow and self.framework.megatron_core):
             return offered

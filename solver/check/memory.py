@@ -129,8 +129,24 @@ def _optimizer_bytes(stage: int, configuration: Configuration, problem: Planning
         kept /= 2
     narrow = sum(name != "fp32" for name in (*moments, str(states.master_weight)))
     least, most = owned_parameters(stage, configuration, problem)
+    tables = 0.0
+    if str(workload.optimizer) == "muon":  # Adam's second moment outside layers, and no matrix in parts
+        ends = sum(end[0] for end in _end_parameters(problem.architecture, stage, configuration))
+        tables = _STATE_BYTES[str(states.second_moment)] * ends / _groups(configuration)[0]
+        gated = 1 + problem.architecture.gated_mlp
+        most = max(most, gated * _largest_matrix(problem.architecture, configuration.degrees))
     here = 1.0 - configuration.optimizer_offload / 100
-    return here * least * kept, here * most * (kept + framework.step_bytes + FP32_BYTES * narrow)
+    step = kept + framework.step_bytes + FP32_BYTES * narrow
+    return here * least * kept + tables, here * most * step + tables
+
+
+def _largest_matrix(model: Architecture, degrees: Degrees) -> float:
+    """Parameters of the largest matrix of a layer on one GPU."""
+    widths = [model.mlp_hidden, model.heads * max(model.head_widths)]
+    largest = model.hidden * max(widths) / degrees.tensor
+    if model.experts is not None:
+        largest = max(largest, model.expert_width * model.experts.hidden / degrees.expert_tensor)
+    return float(largest)
 
 
 def owned_parameters(stage: int, configuration: Configuration, problem: PlanningProblem) -> Interval:

@@ -10,9 +10,10 @@ import numpy as np
 from cluster_models.cluster.gpus import GpuKind, Precision
 from cluster_models.cluster.measurements import Collective
 from cluster_models.training.adapters import NF4_BYTES, FrozenFormat
+from cluster_models.training.framework_choices import Optimizer
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.plan import RankOrder
-from cluster_models.training.workload import Optimizer, Sharding, TrainingWorkload
+from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.candidates import ORDER_CODES, BoolArray, CandidateBatch, FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s
@@ -25,6 +26,8 @@ from solver.costs.traffic import LayerTraffic
 
 _GATHERED_BYTES: Final = 2.0
 """ZeRO-3 gathers weights in 16 bits (FSDP's mixed precision)."""
+_ORTHOGONAL_BYTES: Final = 16.0
+"""Muon reads momentum, writes what it makes orthogonal, and reads and writes that once more to norm it, in FP32."""
 _STEP_BYTES: Final = 10.0
 """Bytes moved per parameter that a GPU updates beside its states, which are read and written: gradient read for its
 norm and for the update (8), 16-bit weight written (2).  With FP32 states 34 in all (Adam) or 26 (SGD)."""
@@ -160,7 +163,10 @@ def _step_bytes(workload: TrainingWorkload) -> float:
     """Bytes moved per parameter that a GPU updates; half where weights and states all have 16 bits."""
     states = workload.optimizer_states
     moments = states.first_moment.nbytes + states.second_moment.nbytes * (workload.optimizer is Optimizer.ADAM)
-    moved = _STEP_BYTES + 2.0 * (moments + states.master_weight.nbytes) + _WIDENING_BYTES * states.widened
+    orthogonal = _ORTHOGONAL_BYTES * (workload.optimizer is Optimizer.MUON)
+    moved = (
+        _STEP_BYTES + orthogonal + 2.0 * (moments + states.master_weight.nbytes) + _WIDENING_BYTES * states.widened
+    )
     return moved * (0.5 if workload.framework.sixteen_bit_states else 1.0)
 
 

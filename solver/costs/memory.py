@@ -9,6 +9,7 @@ import numpy as np
 
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.model.architecture import Architecture
+from cluster_models.training.framework_choices import Optimizer
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray, select_rows
@@ -21,7 +22,7 @@ from solver.costs.in_flight import held_at_peaks
 from solver.costs.launching import lagging
 from solver.costs.local_sizes import LocalSizes, is_sharded, local_sizes
 from solver.costs.model_ends import deferred_head_bytes, deferred_products
-from solver.costs.model_states import frozen_weights, model_states, step_bytes
+from solver.costs.model_states import frozen_weights, largest_matrix, model_states, step_bytes
 from solver.costs.parameters import by_rank, local_parameters
 from solver.costs.recomputation import RecomputePolicies
 from solver.costs.routed_loads import RoutedLoads
@@ -168,7 +169,10 @@ class MemoryAccount:
         waiting = deferred_products(framework, architecture, micro_batches.astype(np.float64), pipelined=pipelined)
         logits[:, last] += deferred_head_bytes(architecture, sizes, waiting)
         trained = trained_parameters(batch, layers, architecture, workload, parameters)
-        states = model_states(batch, trained, workload, calibration, micro_batches)
+        whole: FloatArray | float = 0.0
+        if workload.optimizer is Optimizer.MUON:  # gate and up-projection are one matrix
+            whole = largest_matrix(architecture, batch) * (1.0 + architecture.gated_mlp)
+        states = model_states(batch, trained, workload, calibration, micro_batches, least_owned=whole)
         frozen = frozen_weights(batch, parameters, architecture, workload, calibration)
         buffers = _buffers(batch, sizes, architecture) + communicator_bytes(batch, calibration)
         bucket = np.where(batch.data * batch.context > 1, framework.bucket_bytes, 0.0)

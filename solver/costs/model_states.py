@@ -10,7 +10,8 @@ import numpy as np
 from cluster_models.cluster.gpus import Precision
 from cluster_models.model.architecture import Architecture
 from cluster_models.training.adapters import NF4_BYTES, FrozenFormat
-from cluster_models.training.workload import Optimizer, Sharding, TrainingWorkload
+from cluster_models.training.framework_choices import Optimizer
+from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.costs.calibration import Calibration
 from solver.costs.data_parallel import reduces_each_micro_batch
@@ -31,16 +32,18 @@ has a scale for every 32 elements of both copies."""
 class StateBytes(NamedTuple):
     """Bytes a parameter that the optimizer keeps of its ``moments`` and of a ``master`` copy of the weight.
 
-    ``shard``: of a weight that is its own master copy where parameters are sharded (PyTorch FSDP).
+    ``shard``: of a weight that is its own master copy where parameters are sharded (PyTorch FSDP).  ``tables``: of
+    further moments of embedding and head.
     """
 
     moments: float
     master: float
     shard: float
+    tables: float = 0.0
 
 
 def state_bytes(workload: TrainingWorkload) -> StateBytes:
-    """Those of a workload: two moments of Adam, one of SGD.
+    """Those of a workload: two moments of Adam, one of SGD, and of Muon outside embedding and head.
 
     FP32 training has no other weight; frameworks with ``sixteen_bit_states`` keep all in half the bytes.
     """
@@ -52,6 +55,7 @@ def state_bytes(workload: TrainingWorkload) -> StateBytes:
         moments=share * (states.first_moment.nbytes + second),
         master=0.0 if no_master else states.master_weight.nbytes,
         shard=share * _MASTER_BYTES,
+        tables=share * states.second_moment.nbytes * (workload.optimizer is Optimizer.MUON),
     )
 
 
@@ -80,6 +84,8 @@ def model_states(
     workload: TrainingWorkload,
     calibration: Calibration,
     micro_batches: IntArray,
+    *,
+    least_owned: FloatArray | float = 0.0,
 ) -> ModelStates:
     """ZeRO-3 adds two gathered layers and what lies outside layers, and gradients of one layer and of that.
 
@@ -87,11 +93,11 @@ def model_states(
     (``torch.distributed.pipelining``, ``backward_maybe_with_nosync``).  Gradients that are reduced once are summed
     whole over several micro-batches; those of ZeRO-2 stay on their owner alone once their layer is through (arXiv
     1910.02054, section 5.2).  A reference model is weights alone, shared out as the trained ones are; with adapters
-    it is the frozen one without them (TRL).
+    it is the frozen one without them (TRL).  A rank owns no less than ``least_owned`` (n,) parameters.
     """
     framework, fp32 = calibration.framework, workload.precision is Precision.FP32
     whole = parameters.common + parameters.routed
-    owned = owned_parameters(batch, parameters, framework)
+    owned = np.maximum(owned_parameters(batch, parameters, framework), np.asarray(least_owned)[..., None])
     layer = parameters.largest_layer[:, None]
     zero3 = is_sharded(batch, Sharding.PARAMETERS)[:, None]
     stays_whole = framework.sharded_master & (batch.pipeline > 1)[:, None]
@@ -113,6 +119,8 @@ def model_states(
     copies = workload.method.has_reference and workload.adapters is None
     reference = copies * weight_bytes * np.where(zero3, owned, whole)
     optimizer = (kept.moments + master) * owned
+    if kept.tables:
+        optimizer = optimizer + kept.tables * parameters.tables / sharing_ranks(batch, framework)[0][:, None]
     may = may_offload(batch, workload)[:, None]
     stays = np.where(stays_whole, whole, layer + parameters.tables)
     leaves = may & gradients_leave(batch, framework.optimizer_offload)[:, None]
@@ -154,10 +162,10 @@ def frozen_weights(
     stays_whole = calibration.framework.sharded_master & (batch.pipeline > 1)[:, None]
     sharded = np.where(stays_whole, owned + whole, np.minimum(whole, owned + gathered))
     held = np.where(is_sharded(batch, Sharding.PARAMETERS)[:, None], sharded, whole)
-    return np.asarray(held + quantised * wide * _largest_matrix(architecture, batch)[:, None])
+    return np.asarray(held + quantised * wide * largest_matrix(architecture, batch)[:, None])
 
 
-def _largest_matrix(architecture: Architecture, batch: CandidateBatch) -> FloatArray:
+def largest_matrix(architecture: Architecture, batch: CandidateBatch) -> FloatArray:
     """(n,) weights of the largest matrix of a layer on one GPU."""
     width = max(architecture.mlp_hidden, architecture.heads * max(architecture.head_widths))
     largest = architecture.hidden * width / batch.tensor

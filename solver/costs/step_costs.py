@@ -16,6 +16,7 @@ import numpy as np
 
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.model.architecture import Architecture
+from cluster_models.training.framework_choices import Optimizer
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray
@@ -42,6 +43,7 @@ from solver.costs.model_ends import (
     gathered_logits_s,
     head_and_loss,
 )
+from solver.costs.orthogonalisation import orthogonalisation_s, orthogonalising
 from solver.costs.parameters import (
     by_rank,
     local_parameters,
@@ -211,6 +213,15 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     gather_ranks, expert_gather_ranks = sharing_ranks(batch, calibration.framework)
     on_rank = by_rank(np.broadcast_to(every, forward.shape), stages)
     optimizer = optimizer_s(chip, batch, trained, workload, on_rank)
+    if workload.optimizer is Optimizer.MUON:
+        optimizer += orthogonalisation_s(
+            orthogonalising(gpu, workload.precision, calibration),
+            architecture,
+            sizes,
+            layers,
+            stages=stages,
+            sharing=sharing_ranks(batch, calibration.framework),
+        )
     flush = slow * deferred_head_s(ends, architecture, sizes, waiting) - backward[:, : stages - 1].sum(axis=1)
     optimizer[:, last % stages] += np.maximum(flush, 0.0)
     offload = offload_s(

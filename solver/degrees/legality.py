@@ -9,7 +9,7 @@ from cluster_models.errors import InvalidWorkload
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import Mixer
 from cluster_models.training.context_exchange import exchange_refusal, usable_exchanges
-from cluster_models.training.framework_choices import ContextExchange
+from cluster_models.training.framework_choices import ContextExchange, Optimizer
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, frameworks
 from cluster_models.training.interleaving import Interleaving
 from cluster_models.training.offload import offload_percents, offload_refusal, offloads_with
@@ -19,7 +19,6 @@ from cluster_models.training.workload import (
     WHOLE_OFFLOAD,
     Objective,
     Offload,
-    Optimizer,
     Sharding,
     TrainingWorkload,
 )

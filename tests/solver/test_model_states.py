@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from cluster_models.cluster.gpus import Precision
+from cluster_models.training.framework_choices import Optimizer
 from cluster_models.training.frameworks import framework
 from cluster_models.training.optimizer_states import MasterFormat, MomentFormat, OptimizerStates
-from cluster_models.training.workload import Optimizer, Sharding, TrainingWorkload
+from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.candidates import SHARDING_CODES
 from solver.costs.calibration import calibration_of
 from solver.costs.memory import StageMemoryParts

@@ -8,9 +8,10 @@ import pytest
 
 from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidWorkload
+from cluster_models.training.framework_choices import Optimizer
 from cluster_models.training.frameworks import framework
 from cluster_models.training.optimizer_states import FULL_STATES, MasterFormat, MomentFormat, OptimizerStates
-from cluster_models.training.workload import Optimizer, Sharding
+from cluster_models.training.workload import Sharding
 from solver.check import check_plan
 from solver.degrees.enumeration import enumerate_candidates
 from tests.solver.problems import nodes, planned, problem

@@ -15,6 +15,7 @@ from cluster_models.training.framework_choices import (
     CudaGraphs,
     ExpertDispatch,
     Float8Scaling,
+    Optimizer,
 )
 from cluster_models.training.frameworks import frameworks
 from cluster_models.training.methods import TrainingMethod
@@ -25,7 +26,6 @@ from cluster_models.training.workload import (
     LinkBandwidth,
     Objective,
     Offload,
-    Optimizer,
     Recompute,
     RecomputeModule,
     Sharding,
@@ -94,7 +94,7 @@ class Choices:
         (TrainingMethod.DPO, "DPO, reference model beside"),
         (TrainingMethod.DPO_STORED, "DPO, stored or no reference"),
     )
-    optimizer: Options = ((Optimizer.ADAM, "Adam"), (Optimizer.SGD, "SGD"))
+    optimizer: Options = ((Optimizer.ADAM, "Adam"), (Optimizer.SGD, "SGD"), (Optimizer.MUON, "Muon"))
     moments: Options = (
         (MomentFormat.FP32, "FP32"),
         (MomentFormat.BF16, "BF16"),

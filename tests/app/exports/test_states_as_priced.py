@@ -11,7 +11,7 @@ from app.exports.launch_value import launch_of
 from app.exports.options import Options
 from cluster_models.errors import InvalidConfiguration, InvalidInput
 from cluster_models.training.adapters import AdapterModule, Adapters
-from cluster_models.training.framework_choices import ContextExchange
+from cluster_models.training.framework_choices import ContextExchange, Optimizer
 from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.mixed_lengths import MixedLengths, Packing
 from cluster_models.training.optimizer_states import FULL_STATES, MasterFormat, MomentFormat, OptimizerStates
@@ -93,6 +93,19 @@ def test_groups_that_shard_parameters_are_said_and_read_back() -> None:
     for name in ("megatron", "nemo", "deepspeed"):
         with pytest.raises(InvalidConfiguration, match="over all data ranks"):
             text_of(name, grouped)
+
+
+def test_muon_is_told_to_the_release_that_has_it() -> None:
+    """Megatron-Core 0.18 shards whole matrices of it; others are not told, and refuse it."""
+    plan = under(DATA, "megatron-bridge-26.06")
+    assert plan.workload is not None
+    muon = replace(plan, workload=replace(plan.workload, optimizer=Optimizer.MUON))
+    text = text_of("megatron", muon)
+    assert "--optimizer muon\n" in text
+    assert "--use-distributed-optimizer" in text
+    for name in ("nemo", "torchtitan", "deepspeed"):
+        with pytest.raises(InvalidConfiguration, match="muon"):
+            text_of(name, muon)
 
 
 @pytest.mark.parametrize(
