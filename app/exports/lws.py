@@ -63,5 +63,6 @@ EXPORTS_HERE: Final = (
         PODS_SAY,
         Family.KUBERNETES,
         expected=started,
+        refuse=check_kubernetes,
     ),
 )

@@ -87,5 +87,6 @@ EXPORTS_HERE: Final = (
         PODS_SAY,
         Family.KUBERNETES,
         expected=started,
+        refuse=check_kubernetes,
     ),
 )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -13,6 +16,8 @@ from tests.e2e.whole_site import page_paths, whole_site
 
 __all__ = ["chromium"]
 WIDTHS: Final = (1280, 390)
+PICTURES: Final = os.environ.get("MESHWRIGHT_PICTURES", "")
+"""Folder for pictures of all pages, to be looked at; empty: none are kept."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +51,9 @@ def _problems(axe: Any, page: Page, address: str) -> list[str]:
     found = []
     page.set_viewport_size({"width": WIDTHS[0], "height": 800})
     every = axe.run(page).response["violations"]
+    _keep(page, address, "light")
     page.emulate_media(color_scheme="dark")
+    _keep(page, address, "dark")
     every += axe.run(page, options={"runOnly": ["color-contrast"]}).response["violations"]
     page.emulate_media(color_scheme="light")
     for rule in every:
@@ -55,4 +62,13 @@ def _problems(axe: Any, page: Page, address: str) -> list[str]:
         page.set_viewport_size({"width": width, "height": 800})
         if page.evaluate("document.documentElement.scrollWidth") > width:
             found.append(f"{address}: scrolls sideways at {width}")
+    _keep(page, address, "narrow")
     return found
+
+
+def _keep(page: Page, address: str, name: str) -> None:
+    """The whole page as a picture, where pictures are kept."""
+    if PICTURES:
+        place = re.sub(r"[0-9a-f]{32}", lambda found: found[0][:6], address.strip("/"))
+        file = re.sub(r"[^\w.-]+", "-", place) or "start"
+        page.screenshot(path=Path(PICTURES) / f"{file}-{name}.png", full_page=True)

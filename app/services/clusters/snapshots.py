@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -138,10 +139,12 @@ def add_measurements(
 
 def get_snapshot(session: Session, *, snapshot_id: str) -> ClusterSnapshot:
     """A stored snapshot with its content."""
-    document = session.scalar(select(SnapshotRow.document).where(SnapshotRow.id == snapshot_id))
-    if document is None:
-        raise NotFound("snapshot", snapshot_id)
-    return load(ClusterSnapshot, document)
+    return load(ClusterSnapshot, _document(session, snapshot_id))
+
+
+def get_snapshot_cluster(session: Session, *, snapshot_id: str) -> Cluster:
+    """The cluster of a stored snapshot, without its measurements, which may be many."""
+    return load(Cluster, _document(session, snapshot_id)["cluster"])
 
 
 def find_snapshot(session: Session, *, snapshot_id: str) -> SnapshotRecord:
@@ -156,6 +159,14 @@ def list_snapshots(
     record = clusters.find_cluster(session, reference=reference)
     query = select(SnapshotRow).where(SnapshotRow.cluster_id == record.id)
     return newest_first(session, query, SnapshotRow.created_at, _record, limit, cursor)
+
+
+def _document(session: Session, snapshot_id: str) -> dict[str, Any]:
+    query = select(SnapshotRow.document).where(SnapshotRow.id == snapshot_id)
+    document: dict[str, Any] | None = session.scalar(query)
+    if document is None:
+        raise NotFound("snapshot", snapshot_id)
+    return document
 
 
 def _snapshot_of(cluster: Cluster, samples: tuple[Sample, ...]) -> ClusterSnapshot:

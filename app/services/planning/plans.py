@@ -25,6 +25,7 @@ from app.services.planning.requests import PlanRequest, SearchRequest
 from app.services.rows import row_by_id
 from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.cluster.snapshot import ClusterSnapshot
+from cluster_models.cluster.topology import Cluster
 from cluster_models.model.architecture import Architecture
 from cluster_models.routing.counts import ExpertLoads
 from cluster_models.training.plan import NoPlan, Plan
@@ -176,6 +177,13 @@ def get_problem(session: Session, *, plan_id: str) -> PlanningProblem:
         routing=load(tuple[ExpertLoads, ...], row.problem.get("routing", [])),
         keep_expert_order=row.problem.get("keep_expert_order", False),
     )
+
+
+def get_subject(session: Session, *, plan_id: str) -> tuple[TrainingWorkload, Cluster]:
+    """Workload and cluster of a plan of training, without measurements; raises ``NotReady``."""
+    row = row_of_kind(session, plan_id, PlanKind.TRAINING)
+    cluster = snapshots.get_snapshot_cluster(session, snapshot_id=row.snapshot_id)
+    return load(TrainingWorkload, row.problem["workload"]), cluster
 
 
 def get_result(session: Session, *, plan_id: str) -> Plan | NoPlan | None:

@@ -45,6 +45,8 @@ _BLANK: Final = {
     "profile_text": "",
     "runs_file": "",
     "runs_text": "",
+    "serving_file": "",
+    "serving_text": "",
     "frameworks_file": "",
     "frameworks_text": "",
     "calibration_file": "",
@@ -55,6 +57,7 @@ _BOXES: Final = (
     ("gpu", "gpu", "GPU kind"),
     ("runs", "runs_text", "Runs"),
     ("line", "runs_text", "Runs"),
+    ("serving", "serving_text", "Points of serving"),
     ("frameworks", "frameworks_text", "Own frameworks"),
     ("calibration", "calibration_text", "Calibration"),
     ("name", "name", "Name"),
@@ -93,7 +96,7 @@ def create(request: Request, data: Annotated[FormData, Depends(sent_form)]) -> R
             with transaction(service_of(request).sessions) as session:
                 record = calibrations.create_calibration(session, document=document)
         except InvalidInput as error:
-            found = tuple(map(_at_box, problems_of(error)))
+            found = tuple(_at_box(problem, values) for problem in problems_of(error))
         except NameTaken as error:
             found = (FormProblem("name", "Name", str(error)),)
         except NotReady as error:
@@ -156,7 +159,9 @@ def _residuals(fit: FitDocument) -> Drawing | None:
     return residuals_drawing("How far runs are off, before the fit and after", rows) if rows else None
 
 
-def _at_box(problem: FieldProblem) -> FormProblem:
+def _at_box(problem: FieldProblem, values: Typed) -> FormProblem:
+    if problem.field.startswith("line") and not values["runs_text"].strip():
+        return FormProblem("serving_text", "Points of serving", str(problem))
     for start, anchor, label in _BOXES:
         if problem.field == start:  # the label names it already
             return FormProblem(anchor, label, "; ".join(filter(None, (problem.problem, problem.remedy))))

@@ -44,6 +44,7 @@ UPLOADS: Final = {
         "framework",
         "profile",
         "runs",
+        "serving",
         "frameworks",
         "calibration",
         "trace",

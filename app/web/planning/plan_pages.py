@@ -68,7 +68,7 @@ def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 1, part: 
         if record.kind is PlanKind.FLEET:
             return fleet_plan_page(request, session, record, progress)
         answer = plans.get_result(session, plan_id=plan_id)
-        problem = plans.get_problem(session, plan_id=plan_id)
+        workload, cluster = plans.get_subject(session, plan_id=plan_id)
     window = Window(replica, zoom, part)
     exports, found = _exports(request, plan_id, answer) if isinstance(answer, Plan) else (None, ())
     return page(
@@ -78,9 +78,7 @@ def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 1, part: 
         plan=plan_line(record),
         zooms=ZOOMS,
         progress=progress,
-        result=result(answer, problem.workload, problem.snapshot.cluster, window)
-        if isinstance(answer, Plan)
-        else None,
+        result=result(answer, workload, cluster, window) if isinstance(answer, Plan) else None,
         course=search_course(record.course),
         nothing=nothing_fits(answer) if isinstance(answer, NoPlan) else None,
         failure=record.error,

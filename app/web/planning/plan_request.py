@@ -59,6 +59,7 @@ def calibration_parts(values: Typed) -> dict[str, Any]:
         "runs_csv": values["runs_text"] if values["runs_text"].strip() else None,
         "profile": _document(HardwareProfileDocument, profile, "profile") if profile else None,
         "calibration": _document(CalibrationDocument, finished, "calibration") if finished else None,
+        "serving_csv": values["serving_text"] if values["serving_text"].strip() else None,
         "frameworks": _frameworks(values["frameworks_text"].strip()),
     }
 

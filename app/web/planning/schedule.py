@@ -89,7 +89,7 @@ def schedule(events: Sequence[TimelineEvent], wanted: Window) -> Schedule | None
     shortest_s = (end - begin) * _SHORTEST / (_WIDTH - _LEFT - _RIGHT)
     shown = _merged(seen, shortest_s)
     while len(shown) > MOST_BOXES:
-        shortest_s *= 1.5
+        shortest_s *= 2
         shown = _merged(shown, shortest_s)
     left_out = ""
     if len(shown) < len(seen):

@@ -28,8 +28,8 @@ _NUMBERS: Final = {
     "end_to_end_ms": "Time to last token at most, ms",
     "limit_percentile": "Share of requests that limits hold for",
     "prefix_share": "Share of a prompt in the cache already",
-    "prefill_imbalance": "Excess of the busiest expert rank in prefill",
-    "decode_imbalance": "Excess of the busiest expert rank in decoding",
+    "prefill_imbalance": "Busiest expert rank over the mean, prefill",
+    "decode_imbalance": "Busiest expert rank over the mean, decoding",
     "memory_fraction": "Memory that the engine takes",
     "max_gpus": "GPUs to use at most",
     "max_power_watts": "Power at most, W",
@@ -43,7 +43,7 @@ _WORDS: Final = {
     "engine": "Engine",
     "objective": "Objective",
 }
-_DRAFTS: Final = {"draft_tokens": "Tokens drafted a step", "accepted_tokens": "Of them accepted"}
+_DRAFTS: Final = {"draft_tokens": "Tokens drafted a step", "accepted_tokens": "Drafted tokens that stay"}
 _PINS: Final = {"tensor": "Tensor", "pipeline": "Pipeline", "attention_data": "Attention data", "expert": "Expert"}
 _OTHERS: Final = {
     "cluster": "Stored cluster",
@@ -63,7 +63,7 @@ _OTHERS: Final = {
     "avoid_nodes": "Nodes to avoid",
     "time_limit_s": "Time limit, seconds",
     "effort": "Effort",
-    "background": "Turn",
+    "background": "Place in the queue",
 }
 LABELS: Final = _OTHERS | _NUMBERS | _WORDS | _DRAFTS | {f"pinned_{name}": _PINS[name] for name in PINNABLE}
 _FORMATS: Final = tuple((each.value, each.value) for each in WeightFormat)

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import Response
 from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 
-from app.db.engine import transaction
-from app.documents.cluster import ClusterDocument
 from app.documents.model import ModelDocument
 from app.documents.reading import problems_of
 from app.documents.serving import ServingWorkloadDocument
 from app.exports.options import options_of
 from app.presentation.serving_refusal import nothing_serves
-from app.resources import Service, service_of
+from app.resources import service_of
 from app.services.calibration import calibrations
 from app.services.clusters import clusters
-from app.services.errors import NotFound
 from app.services.pagination import MAX_LIMIT
 from app.services.planning import models, plans, serving_plans
 from app.services.planning.plans import PlanRecord
@@ -31,8 +28,9 @@ from app.web.listing import plan_line
 from app.web.origin import sent_form
 from app.web.planning.choices import pasted_or
 from app.web.planning.exports import given_options, option_label
-from app.web.planning.form import FormProblem, Typed, typed
-from app.web.planning.outlook import FormOutlook, form_outlook, prefilled
+from app.web.planning.form import FormProblem, Typed
+from app.web.planning.outlook import FormOutlook, prefilled
+from app.web.planning.plan_form import PlanForm, cluster_again, model_again
 from app.web.planning.progress import ProgressNow
 from app.web.planning.serving_form import (
     CHOICES,
@@ -48,7 +46,6 @@ from cluster_models.errors import InvalidInput
 from cluster_models.model.catalogue import catalogue_models
 from cluster_models.serving.plan import ServingPlan
 from cluster_models.serving.refusal import NoServingPlan
-from solver.serving.problem import ServingProblem
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -57,7 +54,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 def new_serving_plan(request: Request, example: str = "", cluster: str = "", again: str = "") -> Response:
     """The empty form, or one with an example, a cluster, or an earlier plan's."""
     service = service_of(request)
-    values = blank_serving(time_limit_s=service.settings.default_time_limit_s) | {"cluster": cluster}
+    values = FORM.empty(service) | {"cluster": cluster}
     with service.read_sessions() as session:
         if again:
             values = _asked_before(session, values, again)
@@ -69,35 +66,13 @@ def new_serving_plan(request: Request, example: str = "", cluster: str = "", aga
 @router.post("/plans/new/serving")
 def ask_for_serving_plan(request: Request, data: Annotated[FormData, Depends(sent_form)]) -> Response:
     """Queue the plan that was asked for, or show what is wrong with the request."""
-    service = service_of(request)
-    values, found = typed(data, blank_serving(time_limit_s=service.settings.default_time_limit_s))
-    if not found:
-        try:
-            plan_id = _create(service, values)
-        except (InvalidInput, NotFound) as error:
-            found = _at_fields(error, values)
-        else:
-            service.queue_plan(plan_id)
-            return RedirectResponse(f"/plans/{plan_id}", 303)
-    with service.read_sessions() as session:
-        return _form(request, session, values, found)
+    return FORM.send(request, data)
 
 
 @router.post("/plans/new/serving/outlook")
 def look_ahead_at_serving(request: Request, data: Annotated[FormData, Depends(sent_form)]) -> Response:
     """The form as it was sent, with what can be said before a search; nothing is stored."""
-    service = service_of(request)
-    empty = blank_serving(time_limit_s=service.settings.default_time_limit_s)
-    values, found = typed(data, empty)
-    seen: FormOutlook | None = None
-    if not found:
-        form = request.url_for("new_serving_plan")
-        try:
-            seen = form_outlook(service.sessions, serving_request(values), values, empty=empty, form=form)
-        except (InvalidInput, NotFound) as error:
-            found = _at_fields(error, values)
-    with service.read_sessions() as session:
-        return _form(request, session, values, found, seen)
+    return FORM.look_ahead(request, data)
 
 
 def serving_plan_page(
@@ -135,20 +110,7 @@ def _wrong_options(given: dict[str, str]) -> tuple[FormProblem, ...]:
     return ()
 
 
-def _create(service: Service, values: Typed) -> str:
-    """Store what the form asks for; returns the id of the plan to be made."""
-    with transaction(service.sessions) as session:
-        return serving_plans.submit_serving_plan(
-            session,
-            request=serving_request(values),
-            default_limit_s=service.settings.default_time_limit_s,
-            max_limit_s=service.settings.max_time_limit_s,
-        )
-
-
-def _at_fields(error: InvalidInput | NotFound, values: Typed) -> tuple[FormProblem, ...]:
-    if isinstance(error, NotFound):
-        return (FormProblem("cluster", LABELS["cluster"], str(error)),)
+def _at_fields(error: InvalidInput, values: Typed) -> tuple[FormProblem, ...]:
     return at_serving_fields(problems_of(error), values)
 
 
@@ -192,7 +154,7 @@ def _asked_before(session: Session, values: Typed, plan_id: str) -> Typed:
     values = filled_serving(values, written)
     values |= {"time_limit_s": f"{record.options.time_limit_s:g}", "effort": str(record.options.effort)}
     values["calibration"] = "" if first.own is None else first.own.label.partition(" ")[0]
-    values |= _model_before(first.architecture.name, problem)
+    values |= model_again(first.architecture) | cluster_again(session, record.cluster_name, problem.snapshot)
     if others:
         listed = [
             {
@@ -206,16 +168,15 @@ def _asked_before(session: Session, values: Typed, plan_id: str) -> Typed:
             for each in others
         ]
         values["others_text"] = json.dumps(listed, indent=2)
-    try:
-        return values | {"cluster": clusters.get_cluster(session, reference=record.cluster_name).name}
-    except NotFound:  # it came with the request, or is gone
-        document = ClusterDocument.from_cluster(problem.snapshot.cluster, problem.snapshot.samples)
-        return values | {"cluster_text": json.dumps(document.model_dump(mode="json", exclude_defaults=True))}
+    return values
 
 
-def _model_before(name: str, problem: ServingProblem) -> Typed:
-    architecture = problem.models[0].architecture
-    if catalogue_models().get(name) == architecture:
-        return {"model": name}
-    document = ModelDocument.from_architecture(architecture).model_dump(mode="json", exclude_none=True)
-    return {"model_text": json.dumps(document, indent=2)}
+FORM: Final = PlanForm(
+    route="new_serving_plan",
+    blank=blank_serving,
+    request_of=serving_request,
+    submit=serving_plans.submit_serving_plan,
+    label=LABELS.__getitem__,
+    at_fields=_at_fields,
+    page=_form,
+)

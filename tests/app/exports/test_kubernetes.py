@@ -17,9 +17,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.exports.contract import Files, check_files
+from app.exports.contract import Files, check_files, why_not
 from app.exports.launch_value import launch_of
 from app.exports.options import DEFAULTS, Options
+from app.exports.registry import EXPORTS
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.training.plan import Degrees, Plan
 from tests.app.exports.fetch_tools import tool_sources
@@ -149,8 +150,9 @@ def test_damaged_files_are_refused_in_a_sentence(name: str, at: int, other: int,
 @pytest.mark.parametrize("name", FORMATS)
 def test_gpus_that_others_hold_are_refused(name: str) -> None:
     """The device plugin would give any GPUs of the host."""
-    with pytest.raises(InvalidConfiguration, match="device plugin"):
+    with pytest.raises(InvalidConfiguration, match="device plugin") as refused:
         rendered(name, PLANS["beside others"])
+    assert str(why_not(EXPORTS[name], PLANS["beside others"])) == str(refused.value)
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -79,3 +79,16 @@ def test_a_deleted_calibration_is_not_swapped_silently(client: TestClient) -> No
     client.delete(f"{API}/calibrations/slow")
     form = client.get("/plans/new", params={"calibration": "slow"}).text
     assert '<option value="slow" selected>slow</option>' in form
+
+
+def test_points_of_serving_are_fitted_from_the_form(client: TestClient) -> None:
+    """A table of points becomes rates of its engine; a wrong cell stands at the box with its line."""
+    head = "engine,gpu,model,input_tokens,output_tokens,concurrency,weights,ttft_ms,tpot_ms,output_tok_s"
+    lines = [f"vllm-0.16,H100,llama-3.1-8b,1024,512,{load},fp8,50,{8 + load / 8:g},{load * 90}" for load in (4, 8)]
+    wrong = client.post("/calibrations/new", data={"name": "x", "serving_text": f"{head}\na,b"}, headers=BROWSER)
+    assert wrong.status_code == 422
+    assert '<a href="#serving_text">' in wrong.text
+    sent = {"name": "served", "serving_text": "\n".join([head, *lines])}
+    answer = client.post("/calibrations/new", data=sent, headers=BROWSER)
+    assert answer.url.path == "/calibrations/served", answer.text
+    assert "vllm-0.16" in answer.text

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.presentation.crossings import crossing_sentence, crossing_stages, places
+from app.presentation.crossings import Places, crossing_sentence, crossing_stages, places
 from app.presentation.plan_lead import lead_sentence
 from app.web.planning.rack_map import rack_map
 from app.web.planning.stage_times import stage_times
@@ -41,6 +41,24 @@ def test_groups_that_cross_are_named_and_outlined() -> None:
     outlined = [box for box in rack_map(broken, where, crossing).boxes if "ringed" in box.style]
     assert outlined
     assert all("stage 1" in box.tip for box in outlined)
+
+
+def test_racks_of_many_hosts_stand_in_columns_by_name() -> None:
+    """A cell a host, each place a line in two columns; an outline around everything would say nothing."""
+    plan = small_plan()
+    first = plan.placement.ranks[0]
+    hosts = tuple(f"h{number:03d}" for number in range(320))
+    ranks = tuple(replace(first, rank=n, node=host, pipeline=n % 2) for n, host in enumerate(hosts))
+    many = replace(plan, placement=replace(plan.placement, hosts=hosts, ranks=ranks, gpus_per_node=1))
+    where = Places("leaf", {host: f"leaf{31 - n // 10:02d}" for n, host in enumerate(hosts)})
+    drawn = rack_map(many, where, {"tensor parallel": (0, 1)})
+    assert len(drawn.boxes) == 320
+    assert drawn.width >= max(box.x + box.width for box in drawn.boxes)
+    assert drawn.height < 320
+    assert [word.text for word in drawn.words] == sorted(f"leaf{number:02d}" for number in range(32))
+    assert len({word.x for word in drawn.words}) == 2
+    assert "Every stage has a group that crosses." in drawn.description
+    assert not [box for box in drawn.boxes if "ringed" in box.style]
 
 
 @given(

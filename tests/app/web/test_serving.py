@@ -116,7 +116,9 @@ def test_a_plan_goes_from_the_form_to_its_page(client: TestClient) -> None:
         "Plan again with changes",
     ):
         assert words in shown, words
-    assert "serving</span>" in client.get("/plans").text
+    listed = client.get("/plans").text
+    assert "serving</span>" in listed
+    assert re.search(r"[\d,]+ tokens/s</td><td>on 6 GPUs</td><td class=\"number\">6.25 %", listed)
 
 
 def test_options_of_exports_travel_with_their_links(client: TestClient) -> None:
@@ -160,6 +162,18 @@ def test_the_form_says_what_fits_before_it_is_sent(client: TestClient) -> None:
     wrong = client.post("/plans/new/serving/outlook", data=_form(input_tokens="many"))
     assert wrong.status_code == 422
     assert client.get("/api/v1/plans").json()["items"] == []
+
+
+@pytest.mark.parametrize("form", ["/plans/new", "/plans/new/serving"])
+def test_a_box_that_is_too_long_does_not_come_back(
+    client: TestClient, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page would be as long as what was sent."""
+    monkeypatch.setattr("app.web.planning.plan_form.MOST_GIVEN_BACK", 10_000)
+    answer = client.post(form, data=_form(cluster_text="#" * 10_001) | {"sequence_length": "many"})
+    assert answer.status_code == 422
+    assert "is too long to come back; choose its file again" in answer.text
+    assert "#####" not in answer.text
 
 
 def test_nothing_serves_names_what_would(tmp_path: Path) -> None:
