@@ -111,6 +111,15 @@ def _imported_roots(path: Path) -> set[str]:
     return roots
 
 
+def test_every_library_has_its_reason() -> None:
+    """The folder of decisions names each requirement of the project and of its checks."""
+    pages = [page.read_text("utf-8") for page in (ROOT / "docs" / "decisions").glob("0*.md")]
+    reasons = _normal("\n".join(pages)).replace(" ", "-")
+    wanted = _requirements([*PROJECT["project"]["dependencies"], *PROJECT["dependency-groups"]["dev"]])
+    roots = {re.sub(r"^opentelemetry-.*", "opentelemetry", name) for name in wanted}
+    assert sorted(name for name in roots if name not in reasons) == []
+
+
 def test_the_wheel_carries_every_data_file() -> None:
     """Whatever lies beside the code is matched by a package-data pattern, or an installed copy would lack it."""
     patterns: dict[str, list[str]] = PROJECT["tool"]["setuptools"]["package-data"]
