@@ -20,6 +20,7 @@ version = release = metadata.version("meshwright")
 root_doc = "docs/index"
 include_patterns = ["README.md", "CHANGELOG.md", "SECURITY.md", "docs/*.md", "docs/decisions/*.md"]
 extensions = ["myst_parser"]
+highlight_language = "none"
 myst_heading_anchors = 4
 suppress_warnings = ["myst.header"]
 html_theme = "furo"
