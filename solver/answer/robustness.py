@@ -20,7 +20,8 @@ from cluster_models.training.robustness import Drifted, Rival, Robustness
 from cluster_models.training.workload import LinkBandwidth, TrainingWorkload
 from solver.answer.warnings import used_links
 from solver.candidates import CandidateBatch, FloatArray, IntArray
-from solver.compiled import step_seconds
+from solver.compiled import Arrays, step_seconds
+from solver.kernels import kernel
 from solver.placement.link_times import times_over
 from solver.placement.problem import PlacementProblem
 from solver.problem import PlanningProblem
@@ -118,15 +119,31 @@ def drifted_steps(
     Transfers that share an uplink keep its limit, and those inside a node their time.
     """
     arrays = placement.arrays
-    matrices = [matrix.copy() for matrix in (arrays.hop_s, arrays.cross_s, arrays.reduce_s, arrays.gather_s)]
-    changed = arrays._replace(hop_s=matrices[0], cross_s=matrices[1], reduce_s=matrices[2], gather_s=matrices[3])
-    a, b = pairs[:, 0], pairs[:, 1]
-    medians = [matrix[..., a, b] for matrix in matrices]
+    changing = arrays._replace(
+        hop_s=arrays.hop_s.copy(),
+        cross_s=arrays.cross_s.copy(),
+        reduce_s=arrays.reduce_s.copy(),
+        gather_s=arrays.gather_s.copy(),
+    )
+    return _steps(assignment, changing, np.ascontiguousarray(pairs), np.ascontiguousarray(factors))
+
+
+@kernel
+def _steps(assignment: IntArray, arrays: Arrays, pairs: IntArray, factors: FloatArray) -> FloatArray:
+    """Step time (D,) in each draw, whose times are left in ``arrays``."""
+    hop_s, cross_s = arrays.hop_s.copy(), arrays.cross_s.copy()
+    reduce_s, gather_s = arrays.reduce_s.copy(), arrays.gather_s.copy()
     steps = np.empty(len(factors))
-    for draw, factor in enumerate(factors):
-        for matrix, median in zip(matrices, medians, strict=True):
-            matrix[..., a, b] = median * factor
-        steps[draw] = step_seconds(assignment, changed)[0]
+    for draw in range(len(factors)):
+        for u in range(len(pairs)):
+            a, b, factor = pairs[u, 0], pairs[u, 1], factors[draw, u]
+            arrays.hop_s[a, b] = hop_s[a, b] * factor
+            for x in range(len(cross_s)):
+                arrays.cross_s[x, a, b] = cross_s[x, a, b] * factor
+            for y in range(len(reduce_s)):
+                arrays.reduce_s[y, a, b] = reduce_s[y, a, b] * factor
+                arrays.gather_s[y, a, b] = gather_s[y, a, b] * factor
+        steps[draw] = step_seconds(assignment, arrays)[0]
     return steps
 
 
