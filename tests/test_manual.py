@@ -83,11 +83,11 @@ def unknown_words(words: list[str]) -> list[str]:
     command, options, unknown = get_command(cli), set[str](), []
     for word in words:
         options |= {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
-        below = getattr(command, "commands", {})
+        below = command.list_commands(None) if hasattr(command, "list_commands") else ()
         if word.startswith("--"):
             unknown += [] if word.partition("=")[0] in {*options, "--help"} else [word]
         elif word in below:
-            command = below[word]
+            command = command.get_command(None, word)
     return unknown if command.name != "meshwright" or "--version" in words else [*unknown, words[0]]
 
 

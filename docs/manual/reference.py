@@ -55,7 +55,8 @@ def _command(name: str, command: Any) -> Iterator[str]:
     yield "\n\n".join(
         filter(None, [*parts, _table(("argument or option", "meaning", "value"), rows) if rows else ""])
     )
-    for below, each in getattr(command, "commands", {}).items():
+    for below in command.list_commands(None) if hasattr(command, "list_commands") else ():
+        each = command.get_command(None, below)
         if not each.hidden:
             yield from _command(f"{name} {below}", each)
 
