@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 import resource
 import subprocess
 import sys
@@ -28,18 +29,20 @@ from cluster_models.units import GIB
 PAGE: Final = Path("docs/benchmarks.md")
 DATA: Final = Path("../shared/data")
 """Published measurements beside the checkout; what needs them is left out where they are not there."""
-MOST_LINES: Final = 80
-"""Lines of a benchmark on the page: the last ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A benchmark on the page: the module with its options, and tables of ``DATA`` that it reads."""
+    """A benchmark on the page: the module with its options, and tables of ``DATA`` that it reads.
+
+    ``shown`` is how a line begins that the page shows.
+    """
 
     name: str
     module: str
     options: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
+    shown: str = ""
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -49,12 +52,27 @@ class Comparison:
 
 
 COMPARISONS: Final = (
-    Comparison("accuracy", "benchmarks.held_out", tables=("training_measured.csv", "training_more.csv")),
+    Comparison(
+        "accuracy",
+        "benchmarks.held_out",
+        tables=("training_measured.csv", "training_more.csv"),
+        shown="mean|all|framework",
+    ),
     Comparison("calibration curves", "benchmarks.learning", ("--draws", "1"), ("training_nanotron.csv",)),
-    Comparison("intervals", "benchmarks.coverage", tables=("training_measured.csv",)),
+    Comparison(
+        "intervals",
+        "benchmarks.coverage",
+        tables=("training_measured.csv",),
+        shown="held|framework|GPU kind|.* all ",
+    ),
     Comparison("placement", "benchmarks.placement", ("compare", "--sizes", "8", "16", "--seeds", "11", "12")),
     Comparison("experts", "benchmarks.experts", ("compare",)),
-    Comparison("serving accuracy", "benchmarks.serving_accuracy", tables=("serving_measured.csv",)),
+    Comparison(
+        "serving accuracy",
+        "benchmarks.serving_accuracy",
+        tables=("serving_measured.csv",),
+        shown=r"(?!  (generation|model|mode|weights) )",
+    ),
     Comparison("serving plans", "benchmarks.serving_plans"),
     Comparison("solve time", "benchmarks.joint"),
     Comparison("speed", "benchmarks.speed"),
@@ -84,11 +102,12 @@ def report(comparison: Comparison) -> str:
             "comparison", comparison.name, f"ended with {done.returncode}: {done.stderr.strip()[-300:]}"
         )
     lines = done.stdout.rstrip().splitlines()
-    cut = f"(the last {MOST_LINES} of {len(lines)} lines)\n" if len(lines) > MOST_LINES else ""
-    text = "\n".join(lines[-MOST_LINES:])
+    shown = [line for line in lines if re.match(comparison.shown, line)]
+    cut = f" It prints {len(lines)} lines; these are {len(shown)} of them." if len(shown) < len(lines) else ""
+    text = "\n".join(shown)
     return (
         f"`python {' '.join(comparison.command)}`, {datetime.now(UTC):%Y-%m-%d}, {machine()}; {spent_s:.0f} s of "
-        f"processor time.\n\n{cut}```text\n{text}\n```"
+        f"processor time.{cut}\n\n```text\n{text}\n```"
     )
 
 

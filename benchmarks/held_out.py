@@ -66,7 +66,15 @@ def _print(measured: Sequence[Measured], errors: HeldOutErrors, *, rows: bool) -
             groups[f"{name} {sort}" if name else "all"].append(row)
     columns = (errors.shipped, errors.framework, errors.source, errors.sweep)
     print(f"{'mean, and median without the framework and source':<64} rows shipped framework  source   sweep")
-    for name, members in sorted(groups.items(), key=lambda group: (group[0] != "all", group[0])):
+
+    def place(name: str) -> tuple[str, float]:
+        """All first, then frameworks, then sources, each from the best predicted without it to the worst."""
+        kind = name.partition(" ")[0]
+        column = errors.source if kind == "source" else errors.framework
+        return kind, float(np.abs(column[groups[name]]).mean()) if kind != "all" else 0.0
+
+    for name in sorted(groups, key=place):
+        members = groups[name]
         means = " ".join(f"{np.abs(column[members]).mean():8.1%}" for column in columns)
         medians = " ".join(f"{np.median(np.abs(column[members])):7.1%}" for column in columns[1:3])
         print(f"{name:<64} {len(members):4d} {means}  {medians} {np.median(errors.source[members]):+7.1%}")

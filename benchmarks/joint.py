@@ -1,34 +1,42 @@
 """How long a full plan takes on large clusters: degrees, layers and placement together, and how far it is proven.
 
-    python -m benchmarks.joint [--json]
+    python -m benchmarks.joint [--gpus 8192] [--json]
 
-The clusters are made up (``benchmarks.large_clusters``); nothing is asserted.
+The clusters are made up (``benchmarks.large_clusters``); nothing is asserted.  Seconds are of processor time, by
+which the search is limited here as well: a busy machine takes longer and finds the same.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final
+from unittest.mock import patch
 
 from app.cli.files import read_architecture, read_workload
-from benchmarks.large_clusters import cluster_by_class, measured_cluster
+from benchmarks.large_clusters import HOST_GPUS, cluster_by_class, measured_cluster
 from benchmarks.speed import MODEL, WORKLOAD
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.training.plan import Plan
 from solver.problem import PlanningProblem, SearchOptions
 from solver.search import plan
 
-CASES: Final[tuple[tuple[str, Callable[[int, int], ClusterSnapshot], int, int, float], ...]] = (
-    ("128 nodes, every pair measured", measured_cluster, 128, 1024, 30.0),
-    ("128 nodes by class", cluster_by_class, 128, 1024, 30.0),
-    ("1,024 nodes by class", cluster_by_class, 1024, 2048, 120.0),
+SMALL: Final = "llama-3-8b"
+"""What fits one node and two."""
+CASES: Final[tuple[tuple[str, Callable[[int, int], ClusterSnapshot], int, str, int, float], ...]] = (
+    *(("every pair measured", measured_cluster, nodes, SMALL, 512, 10.0) for nodes in (1, 2)),
+    *(("every pair measured", measured_cluster, nodes, MODEL, 512, 20.0) for nodes in (4, 8, 16, 32)),
+    *(("every pair measured", measured_cluster, nodes, MODEL, 1024, 30.0) for nodes in (64, 128)),
+    ("by class", cluster_by_class, 128, MODEL, 1024, 30.0),
+    ("by class", cluster_by_class, 256, MODEL, 1024, 60.0),
+    ("by class", cluster_by_class, 512, MODEL, 2048, 120.0),
+    ("by class", cluster_by_class, 1024, MODEL, 2048, 120.0),
 )
-"""Name, cluster, its nodes, the global batch, and the seconds aimed at."""
+"""What is known of the links, the cluster, its nodes, the model, the global batch, and the seconds aimed at."""
 SEARCH_SHARE: Final = 0.8
 """Share of the seconds aimed at for the search; the rest is for what comes after it."""
 
@@ -37,7 +45,9 @@ SEARCH_SHARE: Final = 0.8
 class Joint:
     """One plan: seconds from snapshot to plan, what it found and how far it is from proven optimal."""
 
-    case: str
+    links: str
+    gpus: int
+    model: str
     seconds: float
     aim_s: float
     degrees: str
@@ -46,37 +56,53 @@ class Joint:
     stopped_by: str
 
 
-def measured() -> list[Joint]:
-    """All cases, one after the other."""
-    architecture, workload = read_architecture(MODEL), read_workload(str(WORKLOAD))
-    found = []
-    for name, cluster, nodes, batch, aim_s in CASES:
+def processor_s() -> float:
+    """Seconds of processor time of this process and of those that it waited for."""
+    return sum(os.times()[:4])
+
+
+def measured(most_gpus: int) -> Iterator[Joint]:
+    """Plan each case of at most so many GPUs, one after the other."""
+    workload = read_workload(str(WORKLOAD))
+    for links, cluster, nodes, model, batch, aim_s in CASES:
+        if nodes * HOST_GPUS > most_gpus:
+            continue
+        architecture = read_architecture(model)
         problem = PlanningProblem(cluster(nodes, 0), architecture, replace(workload, global_batch=batch))
-        started = time.perf_counter()
-        answer = plan(problem, SearchOptions(time_limit_s=SEARCH_SHARE * aim_s))
-        seconds = time.perf_counter() - started
+        started = processor_s()
+        with patch("time.monotonic", processor_s):
+            answer = plan(problem, SearchOptions(time_limit_s=SEARCH_SHARE * aim_s))
+        seconds = processor_s() - started
         assert isinstance(answer, Plan)
-        certificate, degrees = answer.certificate, str(answer.configuration.degrees)
-        found.append(
-            Joint(name, seconds, aim_s, degrees, answer.time.step_s, certificate.gap, str(certificate.stopped_by))
+        certificate = answer.certificate
+        yield Joint(
+            links=links,
+            gpus=nodes * HOST_GPUS,
+            model=model,
+            seconds=seconds,
+            aim_s=aim_s,
+            degrees=str(answer.configuration.degrees),
+            step_s=answer.time.step_s,
+            gap=certificate.gap,
+            stopped_by=str(certificate.stopped_by),
         )
-    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.joint", description="plans for large clusters")
+    parser.add_argument("--gpus", type=int, default=8192, help="the largest cluster")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     asked = parser.parse_args(arguments)
-    found = measured()
     if asked.json:
-        print(json.dumps([asdict(joint) for joint in found], indent=2))
+        print(json.dumps([asdict(joint) for joint in measured(asked.gpus)], indent=2))
         return 0
-    print(f"{MODEL}; seconds aimed at are for two cores of a common server")
-    for joint in found:
+    print("  GPUs  model        links                seconds  aim  step, s    gap  ended by      degrees")
+    for joint in measured(asked.gpus):
         print(
-            f"{joint.case:<32} {joint.seconds:6.1f} s (aim {joint.aim_s:.0f})  step {joint.step_s:.3f} s, "
-            f"gap {100 * joint.gap:.2f} % ({joint.stopped_by}), {joint.degrees}"
+            f"{joint.gpus:6,}  {joint.model:<11}  {joint.links:<19}  {joint.seconds:7.1f}  {joint.aim_s:3.0f}  "
+            f"{joint.step_s:7.3f}  {joint.gap:5.2%}  {joint.stopped_by:<12}  {joint.degrees}",
+            flush=True,
         )
     return 0
 

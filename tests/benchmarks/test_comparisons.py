@@ -36,7 +36,7 @@ def test_a_part_says_what_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     page = tmp_path / "page.md"
     page.write_text("<!-- zen: begin -->\n<!-- zen: end -->\n<!-- none: begin -->\n<!-- none: end -->\n")
     made = (
-        Comparison("zen", "this"),
+        Comparison("zen", "this", shown="Beautiful|Explicit"),
         Comparison("none", "no_such_module"),
         Comparison("table", "this", (), ("x.csv",)),
     )
@@ -44,5 +44,7 @@ def test_a_part_says_what_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert main(["--page", str(page)]) == 1
     text = page.read_text()
     assert text.startswith("<!-- zen: begin -->\n`python -m this`, 2")
-    assert "Beautiful is better than ugly." in text
+    assert (
+        "It prints 21 lines; these are 2 of them.\n\n```text\nBeautiful is better than ugly.\nExplicit is" in text
+    )
     assert text.endswith("<!-- none: begin -->\n<!-- none: end -->\n")
