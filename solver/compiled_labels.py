@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from solver.candidates import FloatArray, IntArray
+from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.kernels import kernel, relaxed
 
 Labels = npt.NDArray[np.int16]
@@ -154,14 +154,34 @@ def label_routes(resources: Resources, memory_of: Memory, width: int) -> tuple[I
 
 
 @kernel
+def within_limits(resources: Resources, routes: IntArray) -> BoolArray:
+    """(n,) which of the routes (n, Q) keep every path within its limit."""
+    kept = np.ones(len(routes), dtype=np.bool_)
+    for r in range(len(routes)):
+        for k in range(len(resources.limit_s)):
+            cost = 0.0
+            for q in range(routes.shape[1]):
+                at = routes[r, q]
+                cost += resources.node_s[k, q, at]
+                if q > 0:
+                    before = routes[r, q - 1]
+                    cost += resources.there[k, q] * resources.hop_s[before, at]
+                    cost += resources.back[k, q] * resources.hop_s[at, before]
+            if not cost <= resources.limit_s[k]:
+                kept[r] = False
+                break
+    return kept
+
+
+@kernel
 def _offer(total: float, code: int, per_node: int, cheapest: FloatArray, origin: IntArray) -> None:
-    """Take a route to a label among its ``cheapest`` (2,) where it is; ``origin`` (2,): their codes, as below."""
+    """Take a route to a label among its ``cheapest`` (2,), which it is; ``origin`` (2,): their codes, as below."""
     same = origin[0] // per_node == code // per_node
     if total < cheapest[0]:
         if not same:
             cheapest[1], origin[1] = cheapest[0], origin[0]
         cheapest[0], origin[0] = total, code
-    elif total < cheapest[1] and not same:
+    elif not same:
         cheapest[1], origin[1] = total, code
 
 
@@ -188,8 +208,9 @@ def _values(count: IntArray, reached: Labels, price: FloatArray) -> tuple[FloatA
                     if label < 0 or value[q, n, i, which] >= UNREACHED:
                         continue
                     total = value[q, n, i, which] + price[q + 1, m]
-                    code = (n * width + i) * 2 + which
-                    _offer(total, code, 2 * width, later[m, label], origin[m, label])
+                    if total < later[m, label, 1]:
+                        code = (n * width + i) * 2 + which
+                        _offer(total, code, 2 * width, later[m, label], origin[m, label])
     return value, before
 
 

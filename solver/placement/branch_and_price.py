@@ -27,7 +27,7 @@ MOST_PRICES: Final = 40
 """Rounds of prices of one branch at one step time."""
 RESOLUTION: Final = 1e-4
 """Share of the step time below which a gap is no longer narrowed down."""
-TRIAL: Final = 0.35
+TRIAL: Final = 0.2
 """Where the next trial step time lies between the bound and the incumbent."""
 SLOW_TRIAL: Final = 1e9
 """Work on a trial beyond which a lower step is tried before the branch is parted, which repeats that work often."""

@@ -19,6 +19,7 @@ from solver.compiled_labels import (
     cheapest_routes,
     cheapest_through,
     label_routes,
+    within_limits,
 )
 from solver.placement.branching import Branch
 from solver.placement.chains import Chains
@@ -63,14 +64,7 @@ class Pricing:
 
     def contains(self, routes: IntArray) -> BoolArray:
         """(n,) which of the routes (n, P) keep within their resources."""
-        used, cost_s = self._resources, np.zeros((len(self._resources.limit_s), len(routes)))
-        for q in range(routes.shape[1]):
-            cost_s += used.node_s[:, q, routes[:, q]]
-            if q > 0:
-                before, at = routes[:, q - 1], routes[:, q]
-                cost_s += used.there[:, q, None] * used.hop_s[before, at]
-                cost_s += used.back[:, q, None] * used.hop_s[at, before]
-        return np.asarray((cost_s <= used.limit_s[:, None]).all(axis=0))
+        return within_limits(self._resources, routes)
 
     def cheapest(self, prices: Prices) -> tuple[float, IntArray]:
         """Least cost of routes beyond the budget, and cheap ones (n, P) that keep to different nodes."""
