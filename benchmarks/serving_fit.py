@@ -31,6 +31,7 @@ from cluster_models.serving.own_rates import FIGURES
 from solver.serving.cases import arrays_of
 from solver.serving.fitting import FAR, NEAR, Measured, fit_rates, predicted_figures
 from solver.serving.loads import FloatArray
+from solver.serving.mixes import Kinds
 from solver.serving.rates import QUANTITIES, Fitted, known_levels, rates_of
 
 OUT: Final = Path(__file__).parents[1] / "solver" / "serving" / "data" / "rates.toml"
@@ -154,11 +155,11 @@ def _rows(whole: Measured, chosen: npt.NDArray[np.intp]) -> Measured:
     parts = {}
     for part in fields(whole.arrays):
         value = getattr(whole.arrays, part.name)
-        parts[part.name] = type(value)(
-            **{field.name: getattr(value, field.name)[chosen] for field in fields(value)}
-        )
+        if not isinstance(value, Kinds):  # of requests, which all rows have alike
+            columns = {field.name: getattr(value, field.name)[chosen] for field in fields(value)}
+            parts[part.name] = type(value)(**columns)
     return Measured(
-        type(whole.arrays)(**parts),
+        replace(whole.arrays, **parts),
         [whole.properties[row] for row in chosen],
         whole.figures[chosen],
         whole.weights[chosen],

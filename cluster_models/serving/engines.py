@@ -32,13 +32,15 @@ class MemoryShare(StrEnum):
 class ServingEngine:
     """One generation.
 
-    ``family`` is the engine, ``released`` the month from which the generation was current.  ``memory_fraction`` is
-    the share of memory that it takes by default, ``fraction_of`` says of what; ``reserved_bytes`` is what it holds
-    besides weights, cache and activations (CUDA context, graphs, communication buffers).  ``chunk_tokens`` is the
-    most tokens of one step, which cuts long prompts into chunks, ``most_sequences`` the default limit of sequences
-    in a step (of an attention rank). ``narrow_cache``: with weights of 8 bits or fewer, keys and values are kept in
-    8 bits by default.  ``vendors`` are those of the GPUs that it runs on; ``widened_formats`` are weights that it
-    reads in their format and multiplies in 16 bits where NVIDIA's tensor cores lack it.
+    ``family`` is the engine, ``released`` the month from which the generation was current.  ``memory_fraction``
+    is the share of memory that it takes by default, ``fraction_of`` says of what; ``reserved_bytes`` is what it
+    holds besides weights, cache and activations (CUDA context, graphs, communication buffers).
+    ``chunk_tokens`` is the most tokens of one step, which cuts long prompts into chunks, ``most_sequences`` the
+    default limit of sequences in a step (of an attention rank). ``narrow_cache``: with weights of 8 bits or
+    fewer, keys and values are kept in 8 bits by default.  ``held_steps`` is how many steps a worker of
+    attention ranks that does both phases is told to hold prompts until each rank has one, 0 where prompts start
+    at once.  ``vendors`` are those of the GPUs that it runs on; ``widened_formats`` are weights that it reads
+    in their format and multiplies in 16 bits where NVIDIA's tensor cores lack it.
     """
 
     name: str
@@ -55,6 +57,7 @@ class ServingEngine:
     speculates: bool
     has_expert: bool
     has_attention_data: bool
+    held_steps: int
     weight_formats: tuple[str, ...]
     widened_formats: tuple[str, ...]
     vendors: tuple[str, ...]

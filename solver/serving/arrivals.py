@@ -82,6 +82,7 @@ class _Settled:
     """
 
     prefill: StepTime
+    gathering_s: FloatArray
     decode: StepTime
     together: FloatArray
     step_s: FloatArray
@@ -171,7 +172,7 @@ def _settled(workers: _Workers) -> _Settled:
     distribution of Borel of those that one busy period serves, by its mean square over its mean).
     """
     traffic, rates, arrivals, most = workers.traffic, workers.rates, workers.arrivals, workers.most
-    split, outputs = traffic.split > 0, workers.outputs
+    split, outputs, ranks = traffic.split > 0, workers.outputs, workers.prefill.attention_data
     decoding, company, together = np.zeros_like(arrivals), np.zeros_like(arrivals), np.ones_like(arrivals)
     alone, filled = workers.prompts_s(together), workers.prompts_s(most)
     further = np.where(most > 1.0, (filled - alone) / np.maximum(most - 1.0, TINY), alone)
@@ -185,7 +186,10 @@ def _settled(workers: _Workers) -> _Settled:
         service = prefill.total_s / (together * workers.prefill.pipeline)
         step = slowed * together * service + mixed
         come, after = arrivals * step, np.maximum(arrivals * mixed / traffic.chunks, 1e-12)
-        together = 0.5 * (together + np.clip(come - np.exp(-come) * after / np.expm1(-after), 1.0, most))
+        due = come - np.exp(-come) * after / np.expm1(-after)
+        held = 1.0 + arrivals * traffic.held_steps * active * decode.total_s
+        held = np.minimum(held, ranks)
+        together = 0.5 * (together + np.clip(np.maximum(due, held), 1.0, most))
         left = 1.0 - np.where(split, 0.0, rates.interference * service * workers.answers)
         duration = outputs * decode.total_s / traffic.yields / np.maximum(left, 1.0 - BUSIEST)
         wanted = workers.answers * duration
@@ -197,8 +201,11 @@ def _settled(workers: _Workers) -> _Settled:
             np.allclose(*each, rtol=SETTLED, atol=0.0) for each in zip(before, (together, decoding), strict=True)
         ):
             break
+    # the first of those that too few join waits longest
+    first = np.where(held < ranks, 1.0 + 1.0 / held, 1.0)
+    gathering = 0.5 * first * np.maximum(held - due, 0.0) / np.maximum(arrivals, TINY)
     return _Settled(
-        prefill, decode, together, step, mixed, slowed, service, left, duration, wanted, decoding, beside
+        prefill, gathering, decode, together, step, mixed, slowed, service, left, duration, wanted, decoding, beside
     )
 
 
@@ -229,10 +236,11 @@ def _waits(workers: _Workers, settled: _Settled, varied: FloatArray, growth_s: F
     beside = settled.slowed * (workers.prompts(seen).total_s - workers.prompts(np.ones_like(seen)).total_s)
     bunched = arrivals * (traffic.bunched_light_s * (1.0 - load) + traffic.bunched_heavy_s * load)
     late = running * (1.0 + varied * settled.together * prefill_share**2) + place
-    late = np.maximum(late + 0.5 * (queue + bunched) * full / (1.0 - load), 0.0) + beside
-    for others in (waiting, np.minimum(arrivals * traffic.bunched_waiting_s, 1.0)):
+    ends = beside + settled.gathering_s
+    late = np.maximum(late + 0.5 * (queue + bunched) * full / (1.0 - load), 0.0) + ends
+    for others in (waiting, settled.gathering_s > 0, np.minimum(arrivals * traffic.bunched_waiting_s, 1.0)):
         share = share + (1.0 - share) * others
-    return _Waits(late, running + beside, share, load)
+    return _Waits(late, running + ends, share, load)
 
 
 def _places(workers: _Workers, settled: _Settled, growth_s: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -250,6 +250,9 @@ def _traffic(
         output_tokens=column([case.workload.output_tokens for case in cases]),
         concurrency=column([case.concurrency for case in cases]),
         chunk_tokens=column([case.workload.engine.chunk_tokens for case in cases]),
+        held_steps=column(
+            [0 if case.configuration.is_split else case.workload.engine.held_steps for case in cases]
+        ),
         most_sequences=np.maximum(np.minimum(memory.most_sequences, limits), 1.0),
         drafts=column([each.draft_tokens if each else 0 for each in speculations]),
         yields=column([1.0 + each.accepted_tokens if each else 1.0 for each in speculations]),

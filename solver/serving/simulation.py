@@ -42,6 +42,7 @@ class _Worker:
     tokens_a_step: float
     interference: float
     pipeline: float
+    held_steps: float
 
 
 def simulate_trace(arrays: Arrays, rates: Rates, trace: Trace) -> Answered:
@@ -59,6 +60,7 @@ def simulate_trace(arrays: Arrays, rates: Rates, trace: Trace) -> Answered:
         float(traffic.yields[0]),
         float(rates.interference[0]),
         float(arrays.prefill.pipeline[0]),
+        float(traffic.held_steps[0]),
     )
     arrivals = np.array(trace.arrivals_s)
     asked = arrivals + float(rates.request_s[0])
@@ -112,6 +114,7 @@ class _Batch:
     running: list[tuple[float, int]]
     steps: float = 0.0
     context: float = 0.0
+    held_since: float = 0.0
 
     def join(self, request: int, context: float, output: float) -> None:
         """Add a sequence that has its first token."""
@@ -149,9 +152,10 @@ def _run(
         if not waiting and not batch.running:
             clock = max(clock, float(arrivals[sent]))
         while sent < len(arrivals) and arrivals[sent] <= clock:
-            waiting.append([float(sent), float(cached[sent]), float(inputs[sent])])
+            _queue(batch, waiting, [float(sent), float(cached[sent]), float(inputs[sent])])
             sent += 1
-        prompts, started = _admitted(worker, waiting, len(batch.running))
+        held = _held_steps(worker, waiting, batch)
+        prompts, started = ([], []) if held else _admitted(worker, waiting, len(batch.running))
         if not prompts:  # prefilled elsewhere: they decode from this step on
             for request in started:
                 first[request] = clock
@@ -166,7 +170,8 @@ def _run(
             late[started] = prefill * (1.0 - 1.0 / worker.pipeline)
         else:
             ahead = arrivals[sent] - clock if sent < len(arrivals) else None
-            steps = _quiet_steps(batch.running[0][0] - batch.steps, decode, ahead)
+            to_end = batch.running[0][0] - batch.steps
+            steps = _quiet_steps(min(to_end, held or to_end), decode, ahead)
             clock += steps * decode
         for request in batch.advance(steps):
             end[request] = clock
@@ -176,6 +181,20 @@ def _run(
             if outputs[request] > 1.0:
                 batch.join(request, inputs[request], outputs[request])
     return first + late, end + late
+
+
+def _queue(batch: _Batch, waiting: deque[list[float]], request: list[float]) -> None:
+    """Let ``request`` wait; the first that does begins the steps for which others are awaited."""
+    if not waiting:
+        batch.held_since = batch.steps
+    waiting.append(request)
+
+
+def _held_steps(worker: _Worker, waiting: deque[list[float]], batch: _Batch) -> float:
+    """Steps for which prompts are held at most until each attention rank has one, in engines that are told so."""
+    if not (worker.held_steps and batch.running and 0 < len(waiting) < worker.tables.ranks):
+        return 0.0
+    return max(batch.held_since + worker.held_steps - batch.steps, 0.0)
 
 
 def _admitted(

@@ -37,7 +37,8 @@ class Traffic:
     a prompt are prefilled, the keys and values of the others being cached already.  Lengths are means over
     requests, ``held_tokens`` (of those ``windowed_tokens`` in layers with a window) over sequences that decode;
     ``chunks``, ``attention`` and the variances are those of ``solver.serving.mixes.Moments``, those that are
-    ``bunched`` of ``solver.serving.bunching.Bunching``.
+    ``bunched`` of ``solver.serving.bunching.Bunching``.  Prompts are held for ``held_steps`` at most until each
+    attention rank has one.
     """
 
     input_tokens: FloatArray
@@ -57,6 +58,7 @@ class Traffic:
     bunched_waiting_s: FloatArray
     concurrency: FloatArray
     chunk_tokens: FloatArray
+    held_steps: FloatArray
     most_sequences: FloatArray
     drafts: FloatArray
     yields: FloatArray
@@ -109,17 +111,17 @@ def steady_state(decode_loads: Loads, prefill_loads: Loads, rates: Rates, traffi
     split = traffic.split > 0
     outputs = np.maximum(traffic.output_tokens - 1.0, 0.0)
     most = traffic.most_sequences * traffic.decode_workers
-    running = np.minimum(traffic.concurrency, most)
-    per_worker = running / traffic.decode_workers
+    held = np.minimum(traffic.concurrency, most)
+    per_worker = held / traffic.decode_workers
     others = np.maximum(per_worker - 1.0, 0.0)
-    prefill_share = running / traffic.prefill_workers
-    busy = np.zeros_like(running)
+    prefill_share = held / traffic.prefill_workers
+    ranks, due = np.ones_like(held), np.zeros_like(held)
+    at_once = ~split & (prefill_loads.attention_data > 1) & (traffic.held_steps == 0)
     decoding = per_worker
-    wait = duration = np.ones_like(running)
-    prompts = np.ones_like(running)
+    wait = duration = np.ones_like(held)
+    prompts = np.ones_like(held)
     room = np.maximum(traffic.chunk_tokens / traffic.new_tokens, 1.0)
     for _ in range(ROUNDS):
-        ranks = 1.0 + (prefill_loads.attention_data - 1.0) * busy
         prefill = prefill_of(prefill_loads, rates, traffic, ranks, prompts)
         prompt = prefill.total_s
         service = prompt / (prompts * ranks * prefill_loads.pipeline)
@@ -128,21 +130,26 @@ def steady_state(decode_loads: Loads, prefill_loads: Loads, rates: Rates, traffi
         period = wait + duration
         delayed = np.where(split, 0.0, rates.interference * service * others * duration / period)
         duration = 0.5 * duration + 0.5 * (plain + delayed)
-        queue = _closed_queue(service, prefill_share, duration)
+        between = prompt + np.where(split, 0.0, decode.total_s)
+        # ranks that prefill side by side wait for the step that runs, one rank alone for all prompts before its own
+        running = 0.5 * np.minimum(due / (prompts * ranks), 1.0) * between
+        queue = np.where(at_once, running, _closed_queue(service, prefill_share, duration) - service)
         together = rates.bunching * (np.sqrt(np.maximum(prefill_share, 1.0)) - 1.0) * service
-        first = prompt + together + rates.wait_factor * (queue - service) + rates.request_s
+        first = prompt + together + rates.wait_factor * queue + rates.request_s
         first = first + 0.5 * np.where(split, 0.0, decode.total_s) * (others > 0)
         first = first + np.where(split, traffic.transfer_s + rates.hand_over_s, 0.0)
         wait = 0.5 * wait + 0.5 * first
         # neither pool serves more than it can: a queue takes up what is left of the period
         period = np.maximum(wait + duration, prefill_share * service)
-        busy = np.minimum(prefill_share * service / period, 1.0)
         decoding = np.maximum(per_worker * duration / period, 1.0)
-        between = prompt + np.where(split, 0.0, decode.total_s)
-        arriving = prefill_share / period * between / ranks
-        prompts = 0.5 * prompts + 0.5 * np.clip(arriving, 1.0, room)
-    rate = running / np.maximum(wait + duration, prefill_share * service)
-    queued = (traffic.concurrency - running) / rate
+        due = prefill_share / period * between
+        # prompts that are held, or answers of split workers that end in bunches, fill the ranks of a busy worker
+        busy = np.minimum(prefill_share * service / period, 1.0)
+        filled = 1.0 + (prefill_loads.attention_data - 1.0) * busy
+        ranks = np.where(at_once, 0.5 * (ranks + np.clip(due, 1.0, prefill_loads.attention_data)), filled)
+        prompts = 0.5 * prompts + 0.5 * np.clip(due / ranks, 1.0, room)
+    rate = held / np.maximum(wait + duration, prefill_share * service)
+    queued = (traffic.concurrency - held) / rate
     base = prompt + rates.request_s + np.where(split, traffic.transfer_s + rates.hand_over_s, 0.0)
     # each of the others starts a prompt during an answer with the probability that it takes of a period
     chance = np.clip(duration / (wait + duration), 0.0, 1.0)

@@ -63,6 +63,9 @@ def config(server: Server, options: Options) -> dict[str, Any]:
         "enable_chunked_prefill": True,
         "kv_cache_config": cache,
     }
+    if worker.attention_data > 1 and replica.phase is Phase.BOTH and workload.engine.held_steps:
+        held = {"enable_balance": True, "timeout_iters": workload.engine.held_steps, "batching_wait_iters": 0}
+        made["attention_dp_config"] = held
     if workload.speculation is not None:
         made["speculative_config"] = _drafts(server, workload.speculation.draft_tokens, options)
     if replica.phase is Phase.PREFILL:

@@ -18,9 +18,15 @@ class Simulated:
 
 
 def simulate(
-    *, concurrency: int, outputs: int, prefill_s: float, decode_s: Callable[[float], float], requests: int
+    *,
+    concurrency: int,
+    outputs: int,
+    prefill_s: Callable[[int], float],
+    decode_s: Callable[[float], float],
+    requests: int,
+    ranks: int = 1,
 ) -> Simulated:
-    """A worker that prefills whole prompts, one after the other, before each decode step (vLLM's first schedule).
+    """A worker that prefills whole prompts, one on each rank, before each decode step (vLLM's first schedule).
 
     Clients send their next request when the last is answered; output lengths spread evenly over half to one and a
     half of ``outputs``, so that clients do not march in step.
@@ -41,9 +47,9 @@ def simulate(
     start = 0.0
     while len(done) < requests:
         if waiting:
-            arrival, tokens = waiting.popleft()
-            clock += prefill_s
-            running.append([arrival, clock, tokens - 1, tokens])
+            prompts = [waiting.popleft() for _ in range(min(len(waiting), ranks))]
+            clock += prefill_s(len(prompts))
+            running += [[arrival, clock, tokens - 1, tokens] for arrival, tokens in prompts]
             continue
         clock += decode_s(len(running))
         for each in running:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cluster_models.serving.engines import serving_engine
 from cluster_models.serving.traces import Trace
 from cluster_models.serving.workload import Pool, ServingConfiguration, ServingWorkload, WeightFormat, Worker
 from solver.serving.arrivals import open_state
@@ -81,28 +82,36 @@ def test_pipelines_agree_with_the_trace(worker: Worker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("worker", "inputs", "outputs", "rate"),
+    ("worker", "inputs", "outputs", "rate", "engine"),
     [
-        (Worker(attention_data=8, expert=8), 4096, 1024, 1.0),
-        (Worker(attention_data=8, expert=8), 1024, 256, 8.0),
-        (Worker(attention_data=16, expert=16), 4096, 1024, 2.0),
-        (Worker(tensor=8), 30_000, 500, 0.2),
+        (Worker(attention_data=8, expert=8), 4096, 1024, 1.0, "vllm-0.16"),
+        (Worker(attention_data=8, expert=8), 1024, 256, 8.0, "vllm-0.16"),
+        (Worker(attention_data=16, expert=16), 4096, 1024, 2.0, "vllm-0.16"),
+        (Worker(tensor=8), 30_000, 500, 0.2, "vllm-0.16"),
+        (Worker(attention_data=8, expert=8), 4096, 1024, 1.0, "trtllm-1.2"),
+        (Worker(attention_data=8, expert=8), 1024, 1024, 8.0, "trtllm-1.2"),
     ],
 )
 def test_steps_that_all_ranks_wait_for_agree_with_the_trace(
-    worker: Worker, inputs: int, outputs: int, rate: float
+    worker: Worker, inputs: int, outputs: int, rate: float, engine: str
 ) -> None:
-    """Few prompts in a step leave other attention ranks idle; long prompts in many steps hold up all others.
+    """Few prompts in a step leave other attention ranks idle, unless the engine holds them until each rank has one.
 
-    Means within 6 %, 90th percentiles within 15 %.
+    Long prompts in many steps hold up all others.  Means within 6 %, 90th percentiles within 15 %; first tokens of
+    prompts that are held within 25 %.
     """
-    load = ServingWorkload(inputs, outputs, requests_per_s=rate, weights=WeightFormat.FP8)
+    load = ServingWorkload(
+        inputs, outputs, requests_per_s=rate, weights=WeightFormat.FP8, engine=serving_engine(engine)
+    )
     trace, closed, kinds = _both(case("deepseek-v3", gpu="H200", worker=worker, workload=load), requests=2000)
-    simulated = trace.first_token_s, trace.token_s
     for share, tolerance in ((None, 0.06), (0.9, 0.15)):
-        found = latencies_at(closed, kinds, 0, share)[0][:2]
-        exact = [each.mean() if share is None else np.quantile(each, share) for each in simulated]
-        assert found == pytest.approx(exact, rel=tolerance)
+        first, token = latencies_at(closed, kinds, 0, share)[0][:2]
+        exact = [
+            each.mean() if share is None else np.quantile(each, share)
+            for each in (trace.first_token_s, trace.token_s)
+        ]
+        assert first == pytest.approx(exact[0], rel=0.25 if load.engine.held_steps else tolerance)
+        assert token == pytest.approx(exact[1], rel=tolerance)
 
 
 def test_requests_wait_for_a_place_as_in_the_trace() -> None:

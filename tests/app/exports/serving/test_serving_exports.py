@@ -152,6 +152,7 @@ def test_one_mpirun_starts_all_hosts_of_tensorrt_llm() -> None:
     assert "mpirun -n 8 -H b:4,a:4 -x CUDA_VISIBLE_DEVICES trtllm-llmapi-launch trtllm-serve" in script.text
     told = yaml.safe_load(settings.text)
     assert told["enable_attention_dp"] is True
+    assert told["attention_dp_config"] == {"enable_balance": True, "timeout_iters": 60, "batching_wait_iters": 0}
     assert (told["max_batch_size"], told["max_num_tokens"]) == (32, 8192)
     assert told["kv_cache_config"] == {"free_gpu_memory_fraction": 0.9, "dtype": "fp8"}
 
