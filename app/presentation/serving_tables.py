@@ -198,7 +198,8 @@ def loss_words(other: ServingAlternative) -> str:
         case LossReason.LOAD:
             return f"as many as fit keep up with {other.reason_value:,.3g} requests a second only"
     part = STEP_PARTS.get(other.slowest_part)
-    return "worse by the objective" + (f": a decode step spends more on {part}" if part else "")
+    worse = "worse by the objective" + (f": a decode step spends more on {part}" if part else "")
+    return worse if other.worse_by else "as good by the objective"
 
 
 def front_rows(plan: ServingPlan) -> tuple[FrontRow, ...]:
