@@ -264,18 +264,18 @@ class Framework:
         Fact("Overlaps that a run can switch on where it has them not by itself.", least=0),
     ]
     grouped_experts: Annotated[
-        bool,
-        Fact(
-            "The experts of a GPU run as one grouped product on the tokens that each has, instead of one after the "
-            "other or padded to the busiest."
-        ),
+        bool, Fact("The experts of a GPU run as one grouped product, instead of one after the other.")
     ]
+    pads_experts: Annotated[bool, Fact("Every expert works on as many rows as the busiest has tokens.")]
     expert_tensor: Annotated[
         bool, Fact("Experts may have a tensor parallel size of their own (--expert-tensor-parallel-size).")
     ]
     expert_balance: Annotated[
         ExpertBalance,
-        Fact("How evenly tokens meet experts: as the router learned it, drawn at random, or cut to a capacity."),
+        Fact(
+            "How evenly tokens meet experts: as the router learned it, drawn at random, cut to a capacity, or all "
+            "at the same ones (the first steps of a training)."
+        ),
     ]
     reduces_once: Annotated[
         bool, Fact("Gradients of sharded parameters are summed whole and reduced after the last micro-batch alone.")

@@ -15,7 +15,7 @@ from solver.candidates import FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s
 from solver.costs.launching import Shelter
-from solver.costs.local_sizes import LocalSizes
+from solver.costs.local_sizes import LocalSizes, rank_load
 from solver.costs.routed_loads import RoutedLoads
 from solver.costs.seconds import Seconds
 from solver.costs.traffic import LayerTraffic, Window, no_traffic
@@ -71,7 +71,8 @@ def expert_traffic(
     if (experts := architecture.experts) is None:
         return no_traffic(sizes)
     zeros = np.zeros_like(sizes.tokens)
-    token_bytes = sizes.element_bytes * architecture.expert_width * sizes.shard_tokens * sizes.imbalance
+    load = rank_load(experts, sizes)
+    token_bytes = sizes.element_bytes * architecture.expert_width * sizes.shard_tokens * load
     block = sizes.expert * sizes.expert_tensor
     spans = block > domain
     nodes = np.where(spans, block / domain, 1.0)
@@ -79,7 +80,7 @@ def expert_traffic(
     if once:
         inside_copies, leaving = reached(experts, sizes.expert), reached(experts, nodes) * (1.0 - 1.0 / nodes)
         if routed is not None:
-            inside_copies, leaving = routed.copies(inside_copies, leaving, sizes.imbalance, calibration)
+            inside_copies, leaving = routed.copies(inside_copies, leaving, load, calibration)
         inside_copies = sizes.expert_tensor * inside_copies
         inside_ranks, joined = np.where(spans, float(domain), block), zeros
     else:

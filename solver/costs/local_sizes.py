@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +16,10 @@ from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.candidates import SHARDING_CODES, BoolArray, CandidateBatch, FloatArray
 from solver.costs.attended import Attended, attended
 from solver.costs.calibration import Calibration
+
+_BUSIEST: Final = 1.31
+"""Load of the busiest expert over the mean under a trained router: 448 counts of Mixtral's layers on 7 subjects
+(Fiddler, arXiv 2402.07033)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +34,10 @@ class LocalSizes:
     ``saved_input_bytes``: of one kept as the input of a matrix product; ``gathered_bytes``: of one gathered over
     tensor ranks, which Transformer Engine quantises first.  ``chunked_collectives``: tensor parallel collectives
     run in chunks beside their matrix products (user buffers, which do not know NVFP4).  ``imbalance``: load of the
-    busiest expert rank over the mean.  ``splits_backward``: the schedule runs gradients of weights apart.
-    ``adapters``: those that are trained, beside frozen weights.  ``head_ranks``: context ranks that exchange heads,
-    1 where keys and values alone travel; ``gathers``: where these are gathered.
+    busiest expert rank over the mean; ``expert_balance``, ``pads_experts``: as in ``Framework``.
+    ``splits_backward``: the schedule runs gradients of weights apart.  ``adapters``: those that are trained, beside
+    frozen weights.  ``head_ranks``: context ranks that exchange heads, 1 where keys and values alone travel;
+    ``gathers``: where these are gathered.
     """
 
     sequence: float
@@ -53,6 +59,8 @@ class LocalSizes:
     adapters: Adapters | None = None
     head_ranks: FloatArray | float = 1.0
     gathers: BoolArray | bool = False
+    expert_balance: ExpertBalance = ExpertBalance.NATURAL
+    pads_experts: bool = False
 
     @property
     def no_weights(self) -> FloatArray | None:
@@ -96,6 +104,8 @@ def local_sizes(
         adapters=workload.adapters,
         head_ranks=np.maximum(batch.exchange, 1).astype(np.float64),
         gathers=batch.exchange == GATHERED,
+        expert_balance=calibration.framework.expert_balance,
+        pads_experts=calibration.framework.pads_experts,
     )
 
 
@@ -112,13 +122,28 @@ def _gathered_bytes(precision: Precision, scaling: Float8Scaling) -> float:
     return min(precision.operand_bytes, 2.0)
 
 
+def rank_load(experts: Experts, sizes: LocalSizes) -> FloatArray:
+    """(n,) tokens that the busiest expert rank receives, over the mean; one with all experts has no busier one.
+
+    Before training no more ranks receive any than a token has experts.
+    """
+    if sizes.expert_balance is ExpertBalance.UNTRAINED:
+        return np.maximum(sizes.imbalance, sizes.expert / experts.active)
+    return sizes.imbalance
+
+
 def routed_tokens(experts: Experts, sizes: LocalSizes) -> FloatArray:
-    """(n,) copies of tokens that the busiest expert rank receives; one that holds all experts has no busier one.
+    """(n,) copies of tokens that the busiest expert rank works on, padded ones among them.
 
     Every rank sends its share of a micro-batch to ``active`` experts each, so that it receives as many on average.
     Ranks that cut an expert between them then gather what each of them received: ``gathered_tokens``.
     """
-    return np.asarray(sizes.shard_tokens * experts.active * sizes.imbalance)
+    load = rank_load(experts, sizes)
+    if sizes.pads_experts and sizes.expert_balance is ExpertBalance.NATURAL:
+        load = np.maximum(load, _BUSIEST)
+    elif sizes.pads_experts and sizes.expert_balance is ExpertBalance.UNTRAINED:
+        load = np.maximum(load, experts.count / experts.active)
+    return np.asarray(sizes.shard_tokens * experts.active * load)
 
 
 def gathered_tokens(experts: Experts, sizes: LocalSizes) -> FloatArray:

@@ -154,3 +154,10 @@ def test_no_recipe_of_experts_defers_the_heads_gradient() -> None:
     dense = read_run(ROW | {"source": "NeMo 25.09, Megatron-Bridge"}).workload.framework
     assert dense.defer_head_gradient
     assert dense.head_gradient_limit == 22
+
+
+def test_first_steps_of_a_training_meet_the_same_experts() -> None:
+    """KempnerForge's benchmarks run 20 steps from random weights."""
+    run = read_run(DEEPSEEK | {"source": "KempnerInstitute/KempnerForge, made up for a test", "zero": "fsdp"})
+    assert run.workload.framework.expert_balance is ExpertBalance.UNTRAINED
+    assert run.workload.framework.pads_experts

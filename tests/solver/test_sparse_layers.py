@@ -9,11 +9,11 @@ import pytest
 
 from cluster_models.cluster.gpus import Precision
 from cluster_models.model.experts import Experts
-from cluster_models.training.framework_choices import CudaGraphs, ExpertDispatch
+from cluster_models.training.framework_choices import CudaGraphs, ExpertBalance, ExpertDispatch
 from solver.costs.calibration import Calibration
 from solver.costs.compute import linear_s, processor
 from solver.costs.layer_costs import mlp
-from solver.costs.local_sizes import local_sizes
+from solver.costs.local_sizes import local_sizes, rank_load, routed_tokens
 from solver.costs.seconds import Seconds
 from solver.costs.sparse_layers import sparse_mlp
 from tests.solver.cost_cases import H100, MIXTRAL, WORKLOAD, behaviour, candidates
@@ -113,6 +113,44 @@ def test_host_time_ends_with_a_graph_of_the_whole_iteration() -> None:
     )
     assert slow.forward[0] - fast.forward[0] == pytest.approx(1e-3 + 4 * 1e-4)
     assert slow.backward[0] - fast.backward[0] == pytest.approx(1e-3 + 4 * 1e-4)
+
+
+def test_padded_experts_work_as_long_as_the_busiest() -> None:
+    """Where all tokens meet the same two of eight, each of the eight works on as many rows as there are tokens."""
+    padded = even(behaviour(pads_experts=True, expert_balance=ExpertBalance.UNTRAINED))
+    few, all_of_them = (
+        sparse(Experts(count=8, active=active, hidden=14336), calibration)
+        for active, calibration in ((2, padded), (8, even(behaviour())))
+    )
+    np.testing.assert_allclose(few.forward, all_of_them.forward)
+    np.testing.assert_allclose(few.backward, all_of_them.backward)
+
+
+@pytest.mark.parametrize("balance", ExpertBalance)
+def test_padding_costs_what_experts_differ(balance: ExpertBalance) -> None:
+    """Nothing where tokens are dealt out evenly; more than no padding in any other case."""
+    experts, batch = Experts(count=8, active=2, hidden=1024), candidates({"data": 2, "expert": 2})
+    rows = [
+        routed_tokens(
+            experts, local_sizes(batch, WORKLOAD, even(behaviour(pads_experts=pads, expert_balance=balance)))
+        )[0]
+        for pads in (True, False)
+    ]
+    assert (rows[0] == rows[1]) == (balance in {ExpertBalance.FORCED, ExpertBalance.CAPACITY})
+    assert rows[0] >= rows[1]
+
+
+def test_before_training_few_ranks_receive_tokens() -> None:
+    """Two of eight where tokens have two experts, each four times the mean; of two ranks both."""
+    experts, calibration = (
+        Experts(count=8, active=2, hidden=1024),
+        even(behaviour(expert_balance=ExpertBalance.UNTRAINED)),
+    )
+    loads = [
+        rank_load(experts, local_sizes(candidates({"data": 8, "expert": ranks}), WORKLOAD, calibration))[0]
+        for ranks in (1, 2, 8)
+    ]
+    assert loads == [1.0, 1.0, 4.0]
 
 
 def test_biases_of_experts_cost_passes_over_routed_tokens() -> None:

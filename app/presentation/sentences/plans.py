@@ -53,7 +53,7 @@ def _step_interval(
 ) -> str:
     worth = f", worth {independent_runs:.0f} independent ones" if independent_runs > 0 else ""
     errors = {
-        "own_runs": f"{runs} {family}",
+        "own_runs": f"own runs, worth {runs} independent ones{family.removeprefix('own runs')}",
         "new": f"{runs} measured runs{worth}, each predicted as if of {family}",
         "alike": f"{runs} measured runs{worth}, of {family}, each predicted by a fit that had not seen any like it",
     }[basis]
@@ -152,9 +152,8 @@ WARNINGS: Final[Mapping[str, Words]] = {
     "mixed_documents": "No training run with documents of mixed lengths was fitted: their attention is priced by "
     "the pairs that attend. The slowest data rank takes {imbalance:.2f} times the mean of them, its pipeline's "
     "waits included; {padding:percent1} of the tokens are padding.",
-    "experts_not_grouped": "{framework} runs the experts of a GPU one after the other, or padded to the busiest; "
-    "they are priced as one grouped product, which holds where each has many thousand tokens: other measured steps "
-    "took 3 to 25 times as long.",
+    "experts_not_grouped": "{framework} runs the experts of a GPU one after the other; they are priced as one "
+    "grouped product, which holds where each has many thousand tokens: a measured step took 25 times as long.",
     "unmeasured_adapters": "No training run with adapters ({adapters}) was fitted: their products, and what frozen "
     "weights leave out, are priced by the formulas of other products.",
     "estimated_host": "Each {gpu_kind} counts {memory_bytes:gib} of its node's memory, {memory_bytes_per_s:gbytes} "

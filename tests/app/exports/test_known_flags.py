@@ -30,6 +30,7 @@ from tests.app.exports.plans import PLANS, UNLIKE, export, hierarchical, offload
 from tests.app.exports.test_formats import REFUSED
 
 KNOWN = tomllib.loads(Path(__file__).with_name("known_flags.toml").read_text())
+BALANCES = (ExpertBalance.NATURAL, ExpertBalance.FORCED, ExpertBalance.CAPACITY)
 _ARRAYS = re.compile(r"^(MEGATRON_ARGS=\(.*?^\)|CHECKPOINT_ARGS=[^\n]*)$", re.MULTILINE | re.DOTALL)
 _FLAG = re.compile(r"(?<![\w-])(--?[a-z][\w.-]*)")
 
@@ -42,7 +43,7 @@ def variants(tool: str, *, precisions: tuple[Precision, ...] = tuple(Precision))
         assert plan.workload is not None
         for precision, known in itertools.product(precisions, frameworks().values()):
             for dispatch, graphs, balance, ranks in zip(
-                ExpertDispatch, CudaGraphs, ExpertBalance, (0, 2, 4), strict=True
+                ExpertDispatch, CudaGraphs, BALANCES, (0, 2, 4), strict=True
             ):
                 framework = replace(
                     known,
