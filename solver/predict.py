@@ -13,6 +13,7 @@ from cluster_models.errors import InvalidConfiguration
 from cluster_models.jobs.running import RecoveryPolicy
 from cluster_models.links.model import effective_links
 from cluster_models.remarks import remark
+from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.plan import Certificate, Configuration, Plan, StopReason
 from cluster_models.training.workload import Offload, Recompute, RecomputeModule, Sharding
 from solver.answer.assemble import assemble_plan
@@ -88,6 +89,7 @@ def _check_rules(problem: PlanningProblem, configuration: Configuration) -> None
         pinned_modules=None,
         sharding=tuple(Sharding),
         offload=tuple(Offload),
+        context_exchange=tuple(ContextExchange),
     )
     unrestricted = replace(problem, workload=free)
     for violation in (

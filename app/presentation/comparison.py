@@ -18,6 +18,7 @@ from app.presentation.decision import (
     run_days,
     spare_bytes,
     spare_words,
+    tokens_per_dollar,
 )
 from app.presentation.differences import step_difference
 from app.presentation.figures import NOT_KNOWN, count, gib, interval, interval_name, percent, plural, seconds
@@ -142,6 +143,8 @@ def _figures(plans: Sequence[Plan], others: Sequence[Standing], budget: Budget) 
     dollars = [dollars_per_day(each, budget) for each in plans]
     if any(each is not None for each in dollars):
         rows.append((f"USD a day{price_basis(budget)}", [count(each) for each in dollars]))
+        worth = [None if d is None else tokens_per_dollar(each, d) for each, d in zip(plans, dollars, strict=True)]
+        rows.append(("tokens a dollar", [count(each) for each in worth]))
     days = [run_days(each, budget) for each in plans]
     if budget.tokens is not None:
         rows.append(("whole run", [NOT_KNOWN if each is None else days_words(each) for each in days]))

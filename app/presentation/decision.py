@@ -41,9 +41,19 @@ def decision_figures(plan: Plan, budget: Budget = NO_BUDGET) -> tuple[tuple[str,
     return (
         ("memory", room),
         ("tokens a day", f"{billions(plan)} billion"),
-        *(() if dollars is None else (("price", f"about {count(dollars)} USD a day{price_basis(budget)}"),)),
+        *(() if dollars is None else (("price", _price_words(plan, dollars, budget)),)),
         *(() if days is None else (("whole run", run_words(plan, budget)),)),
     )
+
+
+def _price_words(plan: Plan, dollars: float, budget: Budget) -> str:
+    worth = count(tokens_per_dollar(plan, dollars))
+    return f"about {count(dollars)} USD a day{price_basis(budget)}, {worth} tokens each"
+
+
+def tokens_per_dollar(plan: Plan, dollars: float) -> float:
+    """Tokens for a dollar of so many ``dollars`` a day."""
+    return plan.tokens_per_s * DAY / dollars
 
 
 def fullest_stage(plan: Plan) -> StageMemory:

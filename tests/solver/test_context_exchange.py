@@ -18,6 +18,7 @@ from cluster_models.training.plan import Configuration, Degrees, RankOrder
 from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from solver.check import check_plan
 from solver.costs.collectives import domain_collective_s
+from solver.predict import predict
 from tests.solver.cost_cases import H100, LLAMA_70B, WORKLOAD, candidates, costs, memory
 from tests.solver.problems import DENSE, EXACT, nodes, pair_samples, planned, problem, rates_of
 
@@ -137,6 +138,8 @@ def test_the_plan_has_the_exchange_that_is_fastest() -> None:
         times[allowed] = found.time.step_s
         other = replace(own, workload=replace(own.workload, context_exchange=(ContextExchange.ALL_TO_ALL,)))
         assert any("is not among all_to_all" in each for each in check_plan(found, other))
+    given = predict(case, found.configuration, hosts=found.placement.hosts)  # whatever the search may do
+    assert given.time == found.time
     assert times[EVERY] == pytest.approx(times[EVERY[3:]])
     assert times[EVERY] < times[EVERY[:1]]
 

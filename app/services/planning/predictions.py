@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from app.documents.configuration import ConfigurationDocument
 from cluster_models.errors import InvalidConfiguration, SolverFailed
+from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.plan import Configuration, Plan
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Offload, Recompute, RecomputeModule, Sharding
@@ -79,6 +80,7 @@ def _violations(plan: Plan, problem: PlanningProblem) -> tuple[str, ...]:
         pinned_modules=None,
         sharding=tuple(Sharding),
         offload=tuple(Offload),
+        context_exchange=tuple(ContextExchange),
         schedule=tuple(PipelineSchedule),
         max_gpus=None,
     )
