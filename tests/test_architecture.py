@@ -18,6 +18,8 @@ FORBIDDEN = (
     (r"(?i)\bindex[-]url\b", "a package index"),
     (r"(?<![\w.~}$-])/(work|root|home|Users)/\w", "a path of one machine"),
 )
+OF_OTHERS = {"dsa.py", "parallel_state.py", "placement_group.py", "pretrain_gpt.py"}
+"""Files of Megatron-LM, NeMo and vLLM that pages name."""
 SECRET_FOLDERS = {".git", ".venv", ".venv-lock", "build", "dist"}
 
 
@@ -113,6 +115,20 @@ def test_paths_on_the_page_of_the_architecture_are_there() -> None:
     named = set(re.findall(r"`((?:app|solver|cluster_models|readers|tests)/[\w/.]+)`", page))
     assert len(named) > 40
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_files_named_on_pages_of_the_manual_are_there() -> None:
+    """A page that says where its code is has followed every renaming."""
+    files = _tracked_files()
+    names = {path.name for path in files} | OF_OTHERS
+    missing = []
+    for page in (path for path in files if path.suffix == ".md" and path.name != "CHANGELOG.md"):
+        text = page.read_text()
+        paths = set(re.findall(r"`((?:app|solver|cluster_models|readers|tests|benchmarks)/[\w/.]+)`", text))
+        missing += [f"{page.name}: {path}" for path in sorted(paths) if not (ROOT / path).exists()]
+        bare = set(re.findall(r"`(\w+\.py)`", text))
+        missing += [f"{page.name}: {name}" for name in sorted(bare - names)]
+    assert missing == []
 
 
 def test_every_room_is_on_the_page_of_the_architecture() -> None:

@@ -206,8 +206,8 @@ class ClassEstimator:
     """Expected times per class, from measured links where there are any.
 
     ``members[k]`` are the rows of the links of class ``k`` that large messages were measured on, ``highest_flows``
-    (L,) the largest number of flows each was measured at so, ``levels`` those of any link, ``latency_s`` (K,);
-    ``nominal_factor`` (K,) times as long as by the data sheet is a class taken to need that nothing tells of.
+    (L,) the largest number of flows each was measured at so, ``levels`` those of any link, ``latency_s`` (K,); a
+    class without measurements is taken to need ``nominal_factor`` (K,) times the time of its data sheet.
     """
 
     classes: tuple[LinkClass, ...]

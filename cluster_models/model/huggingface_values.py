@@ -46,7 +46,7 @@ def flag(config: Config, stated: bool | Flag) -> bool:
 def layer_types(config: Config, layers: int, known: Iterable[str], key: str = "layer_types") -> list[str]:
     """The kind of each of the ``layers`` by the list under ``key``; further ones are of multi-token prediction.
 
-    Raises ``InvalidModel`` where it is no such list or names a kind that is not ``known``.
+    Raises ``InvalidModel`` where it is no such list or names a kind outside ``known``.
     """
     kinds = config.get(key)
     extra = config.get("num_nextn_predict_layers")

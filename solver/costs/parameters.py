@@ -160,7 +160,7 @@ def repeated_mixer(architecture: Architecture, mixer: Mixer) -> int:
 
 
 def repeated_mlp(architecture: Architecture, mlp: Mlp) -> int:
-    """Parameters of an MLP that every tensor rank holds in full: norms, the router, what compresses for experts."""
+    """Parameters of an MLP that every tensor rank holds in full: norms, the router, compression before experts."""
     norm, experts = architecture.norm_parameters(), architecture.experts
     if mlp is Mlp.EXPERTS and experts is not None:
         return architecture.hidden * (experts.count + 2 * experts.latent) + norm

@@ -101,7 +101,7 @@ def _as_large_as_wanted(view: View, free: Sequence[str]) -> actions.Answer:
 
 
 def _is_possible(problem: ReplanProblem, option: RecoveryOption, chosen: dict[str, RecoveryOption]) -> bool:
-    """Whether the GPU budget and what earlier jobs took leave it."""
+    """Whether the GPU budget and earlier jobs leave enough GPUs for it."""
     if not all(option.holds.isdisjoint(made.holds) for made in chosen.values()):
         return False
     if problem.gpu_budget is None:

@@ -64,7 +64,7 @@ def next_view(answer: ImportAnswer, asked: Asked, stored: str = "") -> Renderabl
 
 
 def _again(answer: ImportAnswer, asked: Asked) -> str:
-    """The same command with what it lacks; empty where no answer helps."""
+    """The same command with the answers that it lacks; empty where no answer helps."""
     needed = [question for question in answer.questions if question.needed]
     if not needed and not answer.nodes:
         needed = answer.questions[:1]

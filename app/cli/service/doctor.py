@@ -1,4 +1,4 @@
-"""``meshwright doctor``: what is well with an installation, and what to do about the rest."""
+"""``meshwright doctor``: checks of an installation, and the remedy of each fault."""
 
 from __future__ import annotations
 
