@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Final
+
+_ROUND_RATIOS: Final = (1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 5.0, 10.0), (0.98, 0.95, 0.9, 0.8, 0.5, 0.2, 0.1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +82,15 @@ def round_steps(highest: float, *, wanted: int = 5) -> tuple[float, ...]:
     power = 10 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
     return tuple(index * step for index in range(int(highest / step * (1 + 1e-9)) + 1))
+
+
+def round_ratios(extent: float, *, apart: float) -> tuple[float, ...]:
+    """1 and ratios of round percents within ``extent`` of it, ``apart`` from each other (both are logarithms)."""
+    found = [1.0]
+    for side in _ROUND_RATIOS:
+        last = 0.0
+        for ratio in side:
+            if last + apart <= abs(math.log(ratio)) <= extent:
+                found.append(ratio)
+                last = abs(math.log(ratio))
+    return tuple(sorted(found))

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
+from urllib.parse import quote
 
 from sqlalchemy.orm import Session
 
 from app.db.status import PlanStatus
 from app.presentation.figures import NOT_KNOWN, count, percent, plural, seconds
 from app.services.calibration.calibrations import CalibrationRecord
+from app.services.clusters import clusters
 from app.services.clusters.clusters import ClusterRecord
+from app.services.errors import NotFound
 from app.services.planning import serving_plans
 from app.services.planning.plans import PlanRecord
 
@@ -41,6 +44,8 @@ class PlanLine:
     step: str
     configuration: str
     gap: str
+    cluster_address: str = ""
+    """Of the cluster's page, on a plan's own; empty where none of that name is stored."""
 
     def matches(self, words: str) -> bool:
         """Whether all ``words`` occur in the line, whatever their case."""
@@ -84,6 +89,15 @@ def plan_lines(session: Session, found: Sequence[PlanRecord]) -> list[PlanLine]:
         else line
         for line in lines
     ]
+
+
+def plan_head(session: Session, plan: PlanRecord) -> PlanLine:
+    """A plan as the head of its own page names it, with the way to its cluster."""
+    try:
+        clusters.find_cluster(session, reference=plan.cluster_name)
+    except NotFound:
+        return plan_line(plan)
+    return replace(plan_line(plan), cluster_address=f"/clusters/{quote(plan.cluster_name, safe='')}")
 
 
 def plan_line(plan: PlanRecord) -> PlanLine:

@@ -9,13 +9,14 @@ from statistics import median
 from typing import Final
 
 from app.presentation.measured_runs import off
-from app.web.drawing import Box, Drawing, Line, Words
+from app.web.drawing import Box, Drawing, Line, Words, round_ratios
 
 _WIDTH, _ROW, _HALF = 350.0, 40.0, 9.0
 _DOT: Final = 7.0
 _LEAST: Final = math.log(1.1)
 """Half width at least, so that noise stays small."""
-_MARKS: Final = (-0.8, -0.4, 0.0, 0.4, 0.8)
+_APART: Final = 56.0
+"""Between marks of the axis, so that their words do not touch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ def residuals_drawing(name: str, rows: Sequence[tuple[str, Sequence[Residual]]])
     def at(ratio: float) -> float:
         return _WIDTH / 2 * (1 + math.log(ratio) / extent)
 
-    marks = [math.exp(extent * share) for share in _MARKS]
+    marks = round_ratios(0.9 * extent, apart=2 * extent * _APART / _WIDTH)
     boxes, words, lines = list[Box](), list[Words](), list[Line]()
     for number, (label, members) in enumerate(rows):
         y = _ROW * (number + 0.7)

@@ -10,11 +10,13 @@ from app.presentation.figures import seconds
 from app.presentation.measured_runs import off
 from app.presentation.recovery import moment
 from app.services.feedback.measured_runs import MeasuredRunRecord
-from app.web.drawing import Box, Drawing, Key, Line, Words
+from app.web.drawing import Box, Drawing, Key, Line, Words, round_ratios
 
-_WIDTH, _HEIGHT = 760.0, 220.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 16.0, 14.0, 30.0
+_WIDTH, _HEIGHT = 570.0, 220.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70.0, 16.0, 14.0, 30.0
 _DOT: Final = 7.0
+_APART: Final = 30.0
+"""Between marks of the axis."""
 _STYLES: Final = 4
 """Frameworks with a colour of their own; the others share the last."""
 _LEAST: Final = math.log(1.1)
@@ -35,7 +37,7 @@ def ratio_drawing(runs: Sequence[MeasuredRunRecord]) -> Drawing | None:
             f"{seconds(run.report.step_s)}, {off(run.ratio)}"
         )
         boxes.append(Box(x - _DOT / 2, y - _DOT / 2, _DOT, _DOT, _style(names.index(run.framework)), tip))
-    marks = (-extent, -extent / 2, 0.0, extent / 2, extent)
+    marks = [math.log(ratio) for ratio in round_ratios(extent, apart=2 * extent * _APART / _HEIGHT)]
     lines = [
         Line(
             _LEFT,

@@ -29,7 +29,7 @@ from app.services.planning import fleet_plans
 from app.services.planning.plans import PlanRecord
 from app.services.planning.requests import FleetDocument, FleetPlanRequest, OptionsDocument
 from app.web.error_pages import PageRoute
-from app.web.listing import plan_line
+from app.web.listing import plan_head
 from app.web.origin import sent_form
 from app.web.planning.progress import ProgressNow
 from app.web.rendering import page
@@ -84,7 +84,7 @@ def fleet_plan_page(
     return page(
         request,
         "fleet_plan.html",
-        plan=plan_line(record),
+        plan=plan_head(session, record),
         progress=progress,
         headline=headline(found) if found else "",
         proof=proof(found) if found else "",

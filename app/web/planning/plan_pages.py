@@ -19,7 +19,7 @@ from app.services.pagination import MAX_LIMIT
 from app.services.planning import plans
 from app.services.planning.plans import PlanRecord
 from app.web.error_pages import PageRoute
-from app.web.listing import plan_line, plan_lines
+from app.web.listing import plan_head, plan_line, plan_lines
 from app.web.planning.exports import Exports, exports_of, given_options, option_label, preview_of
 from app.web.planning.fleet_pages import fleet_plan_page
 from app.web.planning.form import FormProblem
@@ -68,6 +68,7 @@ def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 1, part: 
         if record.kind is PlanKind.FLEET:
             return fleet_plan_page(request, session, record, progress)
         answer = plans.get_result(session, plan_id=plan_id)
+        head = plan_head(session, record)
         workload, cluster = plans.get_subject(session, plan_id=plan_id)
     window = Window(replica, zoom, part)
     exports, found = _exports(request, plan_id, answer) if isinstance(answer, Plan) else (None, ())
@@ -75,7 +76,7 @@ def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 1, part: 
         request,
         "plan.html",
         status=422 if found else 200,
-        plan=plan_line(record),
+        plan=head,
         zooms=ZOOMS,
         progress=progress,
         result=result(answer, workload, cluster, window) if isinstance(answer, Plan) else None,

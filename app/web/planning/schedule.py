@@ -67,6 +67,11 @@ class Schedule:
     begins: str
     ends: str
     left_out: str
+    earlier: Window | None
+    later: Window | None
+    closer: Window | None
+    """The first half of this window; ``None`` where it cannot be magnified further."""
+    wider: Window | None
 
 
 def schedule(events: Sequence[TimelineEvent], wanted: Window) -> Schedule | None:
@@ -102,6 +107,10 @@ def schedule(events: Sequence[TimelineEvent], wanted: Window) -> Schedule | None
         begins=seconds(begin),
         ends=seconds(end),
         left_out=left_out,
+        earlier=replace(window, part=window.part - 1) if window.part else None,
+        later=replace(window, part=window.part + 1) if window.part + 1 < window.zoom else None,
+        closer=replace(window, zoom=2 * window.zoom, part=2 * window.part) if window.zoom < ZOOMS[-1] else None,
+        wider=replace(window, zoom=window.zoom // 2, part=window.part // 2) if window.zoom > 1 else None,
     )
 
 

@@ -24,7 +24,7 @@ from app.services.planning.plans import PlanRecord
 from app.web.clusters.cluster import leaves
 from app.web.error_pages import PageRoute
 from app.web.examples import plan_examples, with_example
-from app.web.listing import plan_line
+from app.web.listing import plan_head
 from app.web.origin import sent_form
 from app.web.planning.choices import pasted_or
 from app.web.planning.exports import given_options, option_label
@@ -89,7 +89,7 @@ def serving_plan_page(
         request,
         "serving_plan.html",
         status=422 if found else 200,
-        plan=plan_line(record),
+        plan=plan_head(session, record),
         progress=progress,
         result=serving_result(answer, leaves(problem.snapshot.cluster))
         if isinstance(answer, ServingPlan)

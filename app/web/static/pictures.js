@@ -80,6 +80,18 @@ for (const table of document.querySelectorAll("table[data-sort]")) {
   });
 }
 
+// Fields that do not apply to what was chosen are out of the way, and are not sent.
+for (const part of document.querySelectorAll("[data-when]")) {
+  const [name, values] = part.dataset.when.split("=");
+  const chosen = part.closest("form").elements[name];
+  const fit = () => {
+    part.hidden = !values.split(",").includes(chosen.value);
+    for (const field of part.querySelectorAll("input, select")) field.disabled = part.hidden;
+  };
+  chosen.addEventListener("change", fit);
+  fit();
+}
+
 // What takes a moment to work out comes from its own page, to the place of the same name on this one.
 for (const place of document.querySelectorAll("[data-from]")) {
   fetch(place.dataset.from)
@@ -90,4 +102,89 @@ for (const place of document.querySelectorAll("[data-from]")) {
       if (found) place.replaceChildren(...found.childNodes);
     })
     .catch(() => {}); // The link beside it leads to the same.
+}
+
+// A section that a form or links within it show otherwise is fetched alone; keys named by its links press them.
+async function showAgain(section, address) {
+  section.setAttribute("aria-busy", "true");
+  const head = section.getAttribute("aria-labelledby");
+  try {
+    const answer = await fetch(address);
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const fresh = page.querySelector(`[data-live][aria-labelledby="${head}"]`);
+    if (!answer.ok || !fresh) throw new Error(String(answer.status));
+    const held = document.activeElement;
+    const drawn = section.contains(held) && held.matches(".scroll");
+    section.replaceChildren(...fresh.childNodes);
+    if (drawn) section.querySelector(".scroll").focus({ preventScroll: true });
+    history.replaceState(null, "", address);
+    inUnits(section);
+  } catch {
+    location.assign(address);
+  }
+  section.removeAttribute("aria-busy");
+}
+
+for (const section of document.querySelectorAll("[data-live]")) {
+  section.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const fields = new URLSearchParams(new FormData(event.target));
+    showAgain(section, `${location.pathname}?${fields}${new URL(event.target.action).hash}`);
+  });
+  section.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-key]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    showAgain(section, link.href);
+  });
+  section.addEventListener("keydown", (event) => {
+    if (!event.target.matches(".scroll") || event.ctrlKey || event.metaKey || event.altKey) return;
+    const key = event.key === "=" ? "+" : event.key;
+    const link = [...section.querySelectorAll("a[data-key]")].find((each) => each.dataset.key === key);
+    if (!link) return;
+    event.preventDefault();
+    showAgain(section, link.href);
+  });
+}
+
+// Bandwidths are sent in GB/s; who thinks in Gbit/s sees them so, here and on the pages that follow.
+const RATE = /(\d[\d,]*(?:\.\d+)?)(\s?)GB\/s/g;
+
+function unit(chosen) {
+  try {
+    if (chosen) localStorage.setItem("unit", chosen);
+    return localStorage.getItem("unit");
+  } catch {
+    return null; // Nothing may be kept in this browser.
+  }
+}
+
+function eightfold(number) {
+  const value = 8 * parseFloat(number.replaceAll(",", ""));
+  return value.toLocaleString("en", { maximumSignificantDigits: Math.max(4, String(Math.trunc(value)).length) });
+}
+
+function inUnits(area) {
+  if (unit() !== "Gbit/s") return;
+  const texts = document.createTreeWalker(area, NodeFilter.SHOW_TEXT);
+  for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+    if (text.parentElement.closest("script, textarea, pre, code, [data-unit]")) continue;
+    // A unit alone belongs to an axis, whose figures stay as they are.
+    const told = text.data.replace(RATE, (_, number, space) => `${eightfold(number)}${space}Gbit/s`);
+    if (told !== text.data) text.data = told;
+  }
+  for (const cell of area.querySelectorAll("td[data-rate]")) cell.textContent = eightfold(cell.textContent);
+  for (const head of area.querySelectorAll("th[data-rate]")) head.textContent = head.textContent.replace("GB/s", "Gbit/s");
+}
+
+const hasRates = /\d\s?GB\/s/.test(document.body.textContent);
+inUnits(document.body);
+for (const button of document.querySelectorAll("[data-unit]")) {
+  if (!hasRates) continue;
+  const other = unit() === "Gbit/s" ? "GB/s" : "Gbit/s";
+  button.textContent = `Bandwidths in ${other}`;
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    if (unit(other) === other) location.reload();
+  });
 }

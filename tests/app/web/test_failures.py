@@ -81,7 +81,8 @@ def test_a_failure_of_a_job_leads_to_its_decision(pages: Site) -> None:
     cluster = browser.get(f"/clusters/{CLUSTER}").text
     assert f'href="/replans/{replan.id}"' in cluster
     assert "1 node of 8 failed." in told(cluster)
-    assert '<li class="host bad"><b>n0</b> <span class="badge bad">failed</span>' in cluster
+    assert re.search(r'<li class="host bad"><b><a href="/clusters/[^"]*/failures\?node=n0#by-hand"', cluster)
+    assert '>n0</a></b> <span class="badge bad">failed</span>' in cluster
 
 
 def test_a_failure_of_nobodys_part_is_kept_and_needs_nothing(pages: Site) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.presentation.crossings import Places, crossing_sentence, crossing_stages, places
 from app.presentation.plan_lead import lead_sentence
+from app.web.drawing import round_ratios
 from app.web.planning.rack_map import rack_map
 from app.web.planning.stage_times import stage_times
 from app.web.planning.step_axis import step_axis
@@ -71,6 +74,17 @@ def test_a_waterfall_adds_up_to_the_loss_as_printed(changes: list[float], base: 
     figures = [word.text for word in waterfall(its, own, "other").words if word.style == "figure"]
     first, *parts, last = (round(float(text.split()[0]) * 1000) for text in figures)
     assert first + sum(parts) == last
+
+
+@given(extent=st.floats(0.09, 3.0), apart=st.floats(0.01, 0.5))
+def test_axes_of_ratios_are_marked_at_round_percents(extent: float, apart: float) -> None:
+    """1 among them, none outside, none too near to another."""
+    marks = round_ratios(extent, apart=apart)
+    logs = [math.log(mark) for mark in marks]
+    assert 0.0 in logs
+    assert max(map(abs, logs)) <= extent
+    assert all(after - before >= apart - 1e-12 for before, after in pairwise(logs))
+    assert round_ratios(0.2, apart=0.08) == (0.9, 1.0, 1.1, 1.2)
 
 
 def test_bars_by_stage_fill_the_step_and_mark_the_slowest() -> None:
