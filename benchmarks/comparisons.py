@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -58,7 +59,13 @@ COMPARISONS: Final = (
         tables=("training_measured.csv", "training_more.csv"),
         shown="mean|all|framework",
     ),
-    Comparison("calibration curves", "benchmarks.learning", ("--draws", "1"), ("training_nanotron.csv",)),
+    Comparison(
+        "calibration curves",
+        "benchmarks.learning",
+        ("--runs", "5,20", "--draws", "1"),
+        ("training_measured.csv", "training_nanotron.csv"),
+        shown=r"\||\d+ of",
+    ),
     Comparison(
         "intervals",
         "benchmarks.coverage",
@@ -104,11 +111,18 @@ def report(comparison: Comparison) -> str:
     lines = done.stdout.rstrip().splitlines()
     shown = [line for line in lines if re.match(comparison.shown, line)]
     cut = f" It prints {len(lines)} lines; these are {len(shown)} of them." if len(shown) < len(lines) else ""
-    text = "\n".join(shown)
     return (
         f"`python {' '.join(comparison.command)}`, {datetime.now(UTC):%Y-%m-%d}, {machine()}; {spent_s:.0f} s of "
-        f"processor time.{cut}\n\n```text\n{text}\n```"
+        f"processor time.{cut}\n\n{_as_page(shown)}"
     )
+
+
+def _as_page(lines: Sequence[str]) -> str:
+    """Lines that begin with a table of Markdown as such, others as they were printed."""
+    table = list(takewhile(lambda line: line.startswith("|"), lines))
+    if not table:
+        return "\n".join(["```text", *lines, "```"])
+    return "\n".join([*table, "", *lines[len(table) :]]).rstrip()
 
 
 def machine() -> str:
