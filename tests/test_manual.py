@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from itertools import takewhile
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from fastapi import FastAPI
@@ -63,6 +65,18 @@ def test_the_cluster_and_the_workload_of_the_readme_are_valid() -> None:
     assert [node.name for node in read.nodes] == ["alpha", "beta"]
     assert len(document.to_samples(read)) == 3
     assert read_document(WorkloadDocument, workload, what="workload").to_value().pinned == {"tensor": 8}
+
+
+def test_the_example_of_a_commit_fits_the_catalogue() -> None:
+    """Its kind is not there yet, and its figures have the names of those that are."""
+    page = (ROOT / "docs" / "contributing.md").read_text("utf-8")
+    written = re.search(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert written is not None
+    shipped = tomllib.loads((ROOT / "cluster_models" / "data" / "gpu_kinds.toml").read_text("utf-8"))
+    known = {figure for kind in shipped.values() for figure in kind}
+    for name, kind in tomllib.loads(dedent(written[1])).items():
+        assert name not in shipped
+        assert kind.keys() <= known
 
 
 def commands_of(page: Path) -> list[list[str]]:
