@@ -20,6 +20,7 @@ from pydantic_core import to_jsonable_python
 from cluster_models.cluster.measurements import Sample
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.cluster.topology import Cluster
+from cluster_models.serving.engines import DEFAULT_ENGINE, ServingEngine, serving_engines
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, Framework, frameworks
 
 T = TypeVar("T")
@@ -36,8 +37,8 @@ def jsonable(value: object) -> Any:
 def load(kind: type[T], plain: object) -> T:
     """The value of type ``kind`` that ``jsonable`` made ``plain`` of; its own checks run again.
 
-    An older Meshwright wrote no facts of frameworks that came later: they are those of the generation that the
-    framework is, or is like.
+    An older Meshwright wrote no facts of frameworks and serving engines that came later: they are those of the
+    generation that it is, or is like.
     """
     adapter: TypeAdapter[T] = _adapter(kind)  # type: ignore[arg-type]  # classes are hashable
     try:
@@ -47,14 +48,20 @@ def load(kind: type[T], plain: object) -> T:
 
 
 def _with_later_facts(plain: object, error: ValidationError) -> object:
-    """``plain`` with the facts of frameworks that it lacks; raises ``error`` where it lacks anything else."""
+    """``plain`` with the facts of frameworks and engines that it lacks; raises ``error`` where it lacks another."""
     completed = deepcopy(plain)
     for missing in error.errors(include_url=False, include_input=False):
         *path, fact = missing["loc"]
         described = reduce(getitem, path, completed)  # type: ignore[arg-type]  # containers of JSON
-        if missing["type"] != "missing" or not isinstance(described, dict) or fact not in Framework.__slots__:
+        if missing["type"] != "missing" or not isinstance(described, dict) or "name" not in described:
             raise error
-        known = frameworks().get(described["like"] or described["name"], DEFAULT_FRAMEWORK)
+        known: Framework | ServingEngine
+        if path[-1:] == ["engine"] and fact in ServingEngine.__slots__:
+            known = serving_engines().get(described["name"], DEFAULT_ENGINE)
+        elif fact in Framework.__slots__:
+            known = frameworks().get(described["like"] or described["name"], DEFAULT_FRAMEWORK)
+        else:
+            raise error
         described[fact] = jsonable(getattr(known, str(fact)))
     return completed
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from app.serialization import ID_LENGTH, jsonable, load, make_snapshot, snapshot_id
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidConfiguration
+from cluster_models.serving.plan import ServingPlan
 from cluster_models.training.plan import Degrees, NoPlan, Plan
 from solver.problem import Backend, PlanningProblem, Progress, SearchOptions
 from tests.plans import (
@@ -22,6 +23,7 @@ from tests.plans import (
     small_samples,
     small_workload,
 )
+from tests.serving_plans import split_phases
 
 
 @pytest.mark.parametrize(
@@ -53,6 +55,17 @@ def test_facts_that_came_later_are_those_of_the_generation() -> None:
     del plain["workload"]["sequence_length"]
     with pytest.raises(ValidationError, match="sequence_length"):
         load(Plan, plain)
+
+
+def test_facts_of_engines_that_came_later_are_those_of_the_generation() -> None:
+    """A plan of serving from an older Meshwright loads too."""
+    plain = jsonable(split_phases())
+    for served in plain["models"]:
+        del served["workload"]["engine"]["held_steps"]
+    assert load(ServingPlan, plain) == split_phases()
+    del plain["models"][0]["workload"]["engine"]["name"]
+    with pytest.raises(ValidationError, match="name"):
+        load(ServingPlan, plain)
 
 
 def test_stored_values_are_checked_again() -> None:

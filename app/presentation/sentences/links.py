@@ -70,8 +70,8 @@ def _never_measured(*, pairs: int, of: int) -> str:
 
 def _estimated(*, links: int, of: int, flows: int, pairs: tuple[str, ...]) -> str:
     return (
-        f"{links} of the {of} directed links that the plan uses were not measured with {flows} flows at once and "
-        f"are estimated: {examples(pairs, links)}."
+        f"{links:,} of the {of:,} directed links that the plan uses were not measured with {flows} flows at once "
+        f"and are estimated: {examples(pairs, links)}."
     )
 
 
