@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -45,10 +46,10 @@ def orthogonalisation_s(
     """
     common, routed, largest = [], [], np.zeros_like(sizes.tokens)
     for kind in architecture.layer_kinds:
-        own, experts = _matrices(architecture, kind, sizes)
+        own, experts = matrices_of(architecture, kind, sizes)
         seconds = [newton_schulz_s(chip, *matrix) for matrix in own]
         expert = [newton_schulz_s(chip, *matrix) for matrix in experts]
-        largest = np.maximum.reduce([largest, *seconds, *expert])
+        largest = reduce(np.maximum, [*seconds, *expert], largest)
         common.append(sum(seconds, np.zeros_like(largest)))
         count = architecture.experts.count / sizes.expert if architecture.experts and experts else 0.0
         routed.append(count * sum(expert, np.zeros_like(largest)))
@@ -65,7 +66,9 @@ def newton_schulz_s(chip: Processor, rows: Extent, columns: Extent) -> FloatArra
     return np.asarray(STEPS * (gram + square + matmul_s(chip, short, long, short)))
 
 
-def _matrices(architecture: Architecture, kind: LayerKind, sizes: LocalSizes) -> tuple[list[Matrix], list[Matrix]]:
+def matrices_of(
+    architecture: Architecture, kind: LayerKind, sizes: LocalSizes
+) -> tuple[list[Matrix], list[Matrix]]:
     """Matrices of a layer that one tensor rank holds, each orthogonal on its own (``--muon-tp-mode blockwise``).
 
     The second are those of one routed expert.  Queries, keys and values are matrices of their own.

@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 
 from cluster_models.errors import InvalidWorkload
+from cluster_models.model.catalogue import catalogue_models
 from cluster_models.training.framework_choices import Optimizer
 from cluster_models.training.frameworks import framework
 from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.check import check_plan
 from solver.costs.calibration import calibration_of
-from solver.costs.orthogonalisation import newton_schulz_s, orthogonalising
+from solver.costs.layer_counts import all_layers
+from solver.costs.local_sizes import local_sizes
+from solver.costs.orthogonalisation import matrices_of, newton_schulz_s, orthogonalisation_s, orthogonalising
+from solver.costs.parameters import sharing_ranks
 from tests.solver.cost_cases import H100, LLAMA_70B, MIXTRAL, WORKLOAD, candidates, costs, memory
 from tests.solver.problems import DENSE, EXACT, nodes, planned, problem
 
@@ -67,6 +71,31 @@ def test_iterations_take_the_share_that_its_author_states(tensor: int) -> None:
     assert 0.2 / tensor * bound < extra / work < 1.2 * bound
 
 
+def test_matrices_hold_the_parameters_of_every_model() -> None:
+    """Those of layers make up all of a model but embedding, head and vectors, to 2 %; each takes time."""
+    calibration = calibration_of(H100, BRIDGE)
+    batch = candidates({})
+    sizes = local_sizes(batch, MUON, calibration)
+    for name, model in catalogue_models().items():
+        held = 0.0
+        for kind, count in zip(model.layer_kinds, all_layers(model).tolist(), strict=True):
+            own, experts = matrices_of(model, kind, sizes)
+            copies = model.experts.count if model.experts else 0
+            held += count * sum(np.max(rows) * np.max(columns) for rows, columns in own)
+            held += count * copies * sum(np.max(rows) * np.max(columns) for rows, columns in experts)
+        tables = model.vocabulary * model.hidden * (2 - model.tied_embeddings)
+        assert held == pytest.approx(model.parameters() - tables, rel=0.02), name
+        seconds = orthogonalisation_s(
+            orthogonal(),
+            model,
+            sizes,
+            all_layers(model)[None],
+            stages=1,
+            sharing=sharing_ranks(batch, BRIDGE),
+        )
+        assert seconds[0, 0] > 4.0 * 6.0 * held / orthogonal().memory_bytes_per_s, name
+
+
 def test_experts_are_orthogonal_one_by_one() -> None:
     """Eight experts on a rank take eight times as long as one; ranks that hold copies share them out."""
     one, two, copies = costs(
@@ -78,7 +107,8 @@ def test_experts_are_orthogonal_one_by_one() -> None:
 
 def test_plans_shard_whole_matrices_and_are_checked() -> None:
     """Under Megatron-Core 0.18 with its layer-wise optimizer; other frameworks are refused, and too few bytes."""
-    case = problem(nodes(1), model=DENSE, framework=BRIDGE, optimizer=Optimizer.MUON)
+    pinned = {"tensor": 1, "pipeline": 1}
+    case = problem(nodes(1), model=DENSE, framework=BRIDGE, optimizer=Optimizer.MUON, pinned=pinned)
     found = planned(case, EXACT)
     assert found.configuration.sharding is Sharding.OPTIMIZER
     assert check_plan(found, case) == ()
