@@ -26,23 +26,34 @@ _OF_A_KIND: Final = 3
 
 
 def questions_view(answer: ImportAnswer) -> list[RenderableType]:
-    """Questions to answer first, then those that only some facts wait for; three of each kind."""
+    """Questions to answer first, then those that only some facts wait for; three of each kind.
+
+    Below those that a node kind answers stands that option, and below it the others, which it does not answer.
+    """
+    sold = asked_of_a_kind(answer.questions, answer)
     kinds: dict[str, list[QuestionAnswer]] = {}
     for question in sorted(answer.questions, key=lambda each: not each.needed):
         kinds.setdefault(question.key.partition(":")[0], []).append(question)
-    parts: list[RenderableType] = []
-    for members in kinds.values():
-        for question in members[:_OF_A_KIND]:
-            parts.append(bullets([_sentence(question)]))
-            parts.extend(command_line(option, indent=6) for option in options_of(question, answer))
-        if len(members) > _OF_A_KIND:
-            parts.append(more_line(len(members) - _OF_A_KIND, "question of this kind", "questions of this kind"))
-    if sold := asked_of_a_kind(answer.questions, answer):
+    of_hardware = [members for kind, members in kinds.items() if kind.removeprefix(f"{EVERY_NODE}.") in sold]
+    parts = _lines(of_hardware, answer)
+    if sold:
         fitting = [kind.name for kind in fitting_kinds(answer)] if shows_gpus(answer) else []
         fit = f" that fits ({named(fitting, _MOST_KINDS)})" if fitting else ""
         what = "all of these" if len(sold) > 1 else "it, too"
         parts.append(bullets([f"A node kind of the catalogue{fit} answers {what}, where all nodes are alike:"]))
         parts.append(command_line(" ".join(kind_options()), indent=6))
+    return [*parts, *_lines([members for members in kinds.values() if members not in of_hardware], answer)]
+
+
+def _lines(kinds: Sequence[Sequence[QuestionAnswer]], answer: ImportAnswer) -> list[RenderableType]:
+    """Up to three questions of each kind, each with the options that answer it."""
+    parts: list[RenderableType] = []
+    for members in kinds:
+        for question in members[:_OF_A_KIND]:
+            parts.append(bullets([_sentence(question)]))
+            parts.extend(command_line(option, indent=6) for option in options_of(question, answer))
+        if len(members) > _OF_A_KIND:
+            parts.append(more_line(len(members) - _OF_A_KIND, "question of this kind", "questions of this kind"))
     return parts
 
 

@@ -142,3 +142,14 @@ def test_more_hosts_than_a_cluster_may_have_are_told_once(capsys: pytest.Capture
     assert "nodes: a cluster has at most 2,048 nodes (got 3000); plan a part of it" in told
     assert "What only you know" not in told
     assert told.endswith("Nothing is stored. See above for why.")
+
+
+def test_a_node_kind_is_offered_below_what_it_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    """It answers questions of hardware and not how many ranks a run had, which is asked after it."""
+    Path("mpigraph_MBps.csv").write_text("node,n1,n2\nn1,,19000\nn2,18000,\n")
+    _, out, _ = run(capsys, "mpigraph_MBps.csv")
+    cards, kind, ranks = (
+        out.index(text)
+        for text in ("'*.nics=CARDS x GBITS FABRIC'", "answers all of these", "How many ranks per node")
+    )
+    assert cards < kind < ranks
