@@ -10,7 +10,7 @@ from typing import Final
 
 from app.presentation.figures import count, plural, spans
 from app.presentation.frameworks import framework_words
-from cluster_models.training.framework_choices import ContextExchange
+from cluster_models.training.framework_choices import ContextExchange, Optimizer
 from cluster_models.training.placement_rules import PlacementRules
 from cluster_models.training.plan import Configuration, Degrees
 from cluster_models.training.schedules import PipelineSchedule
@@ -99,6 +99,7 @@ def _framework(workload: TrainingWorkload) -> tuple[tuple[str, str], ...]:
     return (
         ("framework", framework_words(workload.framework)),
         ("precision", workload.precision.upper()),
+        *((("optimizer", str(workload.optimizer)),) if workload.optimizer is not Optimizer.ADAM else ()),
         *((("optimizer states", states.words),) if states.is_narrow else ()),
         *((("adapters", workload.adapters.words),) if workload.adapters else ()),
     )

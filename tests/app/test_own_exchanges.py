@@ -9,8 +9,9 @@ import pytest
 from app.comparing.launch_arguments import read_launch
 from app.comparing.standings import configuration_in
 from app.exports.registry import EXPORTS
+from app.presentation.configuration import settings
 from cluster_models.errors import InvalidInput
-from cluster_models.training.framework_choices import ContextExchange
+from cluster_models.training.framework_choices import ContextExchange, Optimizer
 from cluster_models.training.plan import Degrees
 from tests.app.exports.plans import shaped, under
 
@@ -25,6 +26,17 @@ def test_an_exported_exchange_of_context_ranks_is_read_back(name: str, exchange:
     assert ring.architecture is not None
     for given in (text, f"{own.degrees} mb{own.micro_batch} exchange={own.exchange_words}"):
         assert configuration_in(given, ring).to_configuration(ring.architecture) == own
+
+
+def test_what_is_no_default_is_printed() -> None:
+    """How context ranks exchange, and an optimizer other than Adam, among the settings of a plan."""
+    plan = under(shaped(Degrees(context=4, data=2), ((6,),)), "megatron-bridge-26.06")
+    own = replace(plan.configuration, context_exchange=ContextExchange.HIERARCHICAL, head_ranks=2)
+    assert plan.workload is not None
+    found = dict(settings(own, replace(plan.workload, optimizer=Optimizer.MUON)))
+    assert found["context ranks"] == "all-to-all of heads among 2, ring over 2"
+    assert found["optimizer"] == "muon"
+    assert "optimizer" not in dict(settings(own, plan.workload))
 
 
 @pytest.mark.parametrize(
