@@ -48,7 +48,7 @@ def decision_figures(plan: Plan, budget: Budget = NO_BUDGET) -> tuple[tuple[str,
 
 def _price_words(plan: Plan, dollars: float, budget: Budget) -> str:
     worth = count(tokens_per_dollar(plan, dollars))
-    return f"about {count(dollars)} USD a day{price_basis(budget)}, {worth} tokens each"
+    return f"about {count(dollars)} USD a day{price_basis(budget)}, {worth} tokens a dollar"
 
 
 def tokens_per_dollar(plan: Plan, dollars: float) -> float:

@@ -127,7 +127,7 @@ def test_the_first_screen_holds_the_decision(
         "500.0 ms a step (80 % interval 450.0 ms to 625.0 ms)",
         "11.5 GiB to spare",
         "2.83 billion tokens a day",
-        "480 USD a day at 2.5 USD per GPU-hour, 5,898,240 tokens each",
+        "480 USD a day at 2.5 USD per GPU-hour, 5,898,240 tokens a dollar",
         "5,298.2 days for 15 trillion tokens, about 2,543,132 USD",
         "recomputation selective",
     ):
