@@ -40,7 +40,7 @@ def _environment() -> Environment:
 _TEMPLATES: Final = _environment()
 
 
-def _person(request: Request) -> str:
+def person_of(request: Request) -> str:
     """Who is signed in on a page, by name; empty where nobody needs to be."""
     principal = request.scope.get("state", {}).get("principal")
     return principal.name if principal is not None and principal.by_cookie else ""
@@ -55,5 +55,14 @@ def page(
     **values: object,
 ) -> HTMLResponse:
     """The answer that ``template`` makes of ``values``."""
-    text = _TEMPLATES.get_template(template).render(here=request.url.path, person=_person(request), **values)
+    return answer_of(text_of(request, template, **values), status=status, headers=headers)
+
+
+def text_of(request: Request, template: str, **values: object) -> str:
+    """The text that ``template`` makes of ``values``."""
+    return _TEMPLATES.get_template(template).render(here=request.url.path, person=person_of(request), **values)
+
+
+def answer_of(text: str, *, status: int, headers: dict[str, str] | None = None) -> HTMLResponse:
+    """The answer whose page is ``text``."""
     return HTMLResponse(text, status, {**SECURITY_HEADERS, "Cache-Control": "no-store", **(headers or {})})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from threading import Lock
 from typing import Final
 
 from sqlalchemy.orm import Session
@@ -11,25 +9,14 @@ from sqlalchemy.orm import Session
 from app.presentation.cluster import ClusterFigures, cluster_figures
 from app.services.clusters import snapshots
 from app.services.clusters.clusters import StoredCluster
+from app.web.kept import Kept
 
-_KEPT: Final = 4
-"""Clusters kept: one of 1,024 nodes takes about 70 MB."""
+_FIGURES: Final = Kept[tuple[str, int], ClusterFigures](4)
+"""A cluster of 1,024 nodes takes about 70 MB."""
 
 
 def figures_of(session: Session, stored: StoredCluster) -> ClusterFigures:
     """The figures of ``stored`` at its version; a version never changes."""
-    key = (stored.id, stored.version)
-    with _LOCK:
-        if key in _FIGURES:
-            _FIGURES.move_to_end(key)
-            return _FIGURES[key]
-    figures = cluster_figures(snapshots.current_snapshot(session, stored=stored))
-    with _LOCK:
-        _FIGURES[key] = figures
-        while len(_FIGURES) > _KEPT:
-            _FIGURES.popitem(last=False)
-    return figures
-
-
-_FIGURES: OrderedDict[tuple[str, int], ClusterFigures] = OrderedDict()
-_LOCK: Final = Lock()
+    return _FIGURES.get(
+        (stored.id, stored.version), lambda: cluster_figures(snapshots.current_snapshot(session, stored=stored))
+    )

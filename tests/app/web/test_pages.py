@@ -261,6 +261,19 @@ def test_where_nothing_fits_the_page_says_what_would(browser: TestClient, servic
         assert words in text
 
 
+def test_the_page_of_an_ended_plan_is_made_once(
+    browser: TestClient, service: Service, plan_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is kept as it is for the next who looks; another window of its schedule is another page."""
+    _finish(service, plan_id, PlanStatus.SUCCEEDED, result=jsonable(small_plan()))
+    first = browser.get(f"/plans/{plan_id}")
+    monkeypatch.setattr(plans, "get_result", None)
+    again = browser.get(f"/plans/{plan_id}")
+    assert (again.text, again.headers["Cache-Control"]) == (first.text, "no-store")
+    monkeypatch.undo()
+    assert browser.get(f"/plans/{plan_id}?zoom=2").text != first.text
+
+
 def test_a_failed_search_says_why(browser: TestClient, service: Service, plan_id: str) -> None:
     """Problem and remedy as the worker wrote them."""
     error = solves.failure("The solver broke.", "Try less effort.")
