@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from app.cli.clusters.import_questions import asked_of_a_kind, kind_options, options_of, problem_options
+from app.cli.clusters.import_questions import (
+    OF_A_KIND,
+    asked_of_a_kind,
+    kind_options,
+    options_of,
+    problem_options,
+)
 from app.cli.files import is_path
 from app.cli.terminal import command_line
 from app.imports.report_answers import ImportAnswer
@@ -68,6 +75,9 @@ def _again(answer: ImportAnswer, asked: Asked) -> str:
     needed = [question for question in answer.questions if question.needed]
     if not needed and not answer.nodes:
         needed = answer.questions[:1]
+    elif needed:  # figures whose ranks nobody said are read and not used
+        ranks = (question for question in answer.questions if question.answer_in == "ranks" and not question.needed)
+        needed += islice(ranks, OF_A_KIND)
     if products := [question for question in answer.questions if question.key.startswith(PRODUCT)]:
         needed = [*products, *(question for question in needed if not question.key.endswith(".gpu_kind"))]
     options = []

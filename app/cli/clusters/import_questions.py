@@ -22,7 +22,8 @@ _SOLD: Final = frozenset({"gpu_kind", "gpu_count", "nics"})
 _UNKNOWN: Final = {"gpu_kind": "GPU_KIND", "gpu_count": "GPUS", "nics": "CARDS x GBITS FABRIC"}
 """Words that stand for what only the user knows."""
 _MOST_KINDS: Final = 4
-_OF_A_KIND: Final = 3
+OF_A_KIND: Final = 3
+"""Questions of one kind that are shown."""
 
 
 def questions_view(answer: ImportAnswer) -> list[RenderableType]:
@@ -49,11 +50,11 @@ def _lines(kinds: Sequence[Sequence[QuestionAnswer]], answer: ImportAnswer) -> l
     """Up to three questions of each kind, each with the options that answer it."""
     parts: list[RenderableType] = []
     for members in kinds:
-        for question in members[:_OF_A_KIND]:
+        for question in members[:OF_A_KIND]:
             parts.append(bullets([_sentence(question)]))
             parts.extend(command_line(option, indent=6) for option in options_of(question, answer))
-        if len(members) > _OF_A_KIND:
-            parts.append(more_line(len(members) - _OF_A_KIND, "question of this kind", "questions of this kind"))
+        if len(members) > OF_A_KIND:
+            parts.append(more_line(len(members) - OF_A_KIND, "question of this kind", "questions of this kind"))
     return parts
 
 

@@ -145,7 +145,7 @@ def test_more_hosts_than_a_cluster_may_have_are_told_once(capsys: pytest.Capture
 
 
 def test_a_node_kind_is_offered_below_what_it_answers(capsys: pytest.CaptureFixture[str]) -> None:
-    """It answers questions of hardware and not how many ranks a run had, which is asked after it."""
+    """It answers questions of hardware, not how many ranks a run had: that is asked below and next."""
     Path("mpigraph_MBps.csv").write_text("node,n1,n2\nn1,,19000\nn2,18000,\n")
     _, out, _ = run(capsys, "mpigraph_MBps.csv")
     cards, kind, ranks = (
@@ -153,3 +153,4 @@ def test_a_node_kind_is_offered_below_what_it_answers(capsys: pytest.CaptureFixt
         for text in ("'*.nics=CARDS x GBITS FABRIC'", "answers all of these", "How many ranks per node")
     )
     assert cards < kind < ranks
+    assert next_words(out)[-4:] == ["--set", "node_kind=NODE_KIND", "--set", "ranks:mpigraph_MBps.csv:1=RANKS"]
