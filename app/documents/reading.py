@@ -39,9 +39,9 @@ __all__ = [
 ]
 
 CHOICE: Final = "choice-"
+"""How tags of unions begin: they are no part of the path that a user wrote."""
 LONGEST_S: Final = 1e9
 """Seconds; about thirty years: what is longer is a slip of the unit."""
-"""How tags of unions begin: they are no part of the path that a user wrote."""
 MAX_PROBLEMS: Final = 20
 """Problems reported at once; the rest are counted."""
 _MOST_UNKNOWN: Final = 100
