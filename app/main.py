@@ -6,12 +6,14 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
+from functools import cached_property
 from importlib.metadata import version
 from typing import Any, Final
 
 import uvicorn
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -130,6 +132,16 @@ class DescribedApp(FastAPI):
             parameters.describe(super().openapi())
         return super().openapi()
 
+    @cached_property
+    def description_body(self) -> bytes:
+        """The description as JSON."""
+        return bytes(JSONResponse(self.openapi()).body)
+
+
+def get_description(request: Request) -> Response:
+    """The description; made in a thread, for its two seconds of processor time would hold up every other answer."""
+    return Response(request.app.description_body, media_type="application/json")
+
 
 def create_app(settings: Settings, *, tenant: str = DEFAULT_TENANT) -> FastAPI:
     """The application; databases are opened and solves begin when its lifespan does.
@@ -144,11 +156,12 @@ def create_app(settings: Settings, *, tenant: str = DEFAULT_TENANT) -> FastAPI:
         lifespan=_lifespan(settings, metrics),
         generate_unique_id_function=_operation_id,
         responses={"4XX": PROBLEM_RESPONSE, "5XX": PROBLEM_RESPONSE},
-        openapi_url=f"{PREFIX}/openapi.json",
+        openapi_url=None,
         redirect_slashes=False,  # ``problems`` does so without the host that was sent
         docs_url=None,
         redoc_url=None,
     )
+    app.add_route(f"{PREFIX}/openapi.json", get_description)
     problems.install(app)
     for module in API:
         app.include_router(

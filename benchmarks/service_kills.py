@@ -3,8 +3,8 @@
 python -m benchmarks.service_kills [--plans 1000] [--kills 20] [--seed 1]
 
 Two workers on PostgreSQL, and a stand-in that solves in a tenth of a second; whoever is killed starts again.
-Each plan is asked for with a key of its own until it is accepted, as clients do.  Ends with 1 where one is lost or
-stored twice.
+Each plan is asked for with a key of its own until it is accepted, as clients do, by several clients at once; kills
+come at random among the plans.  Ends with 1 where one is lost or stored twice.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from app.documents.reading import parse_text
 from benchmarks.service_scale import EXAMPLES, Site, is_up, metrics, site, store, wait
 
 SOLVER: Final = Path("tests/app/stand_in_solver.py")
-LONGEST_S: Final = 1800.0
+LONGEST_S: Final = 3600.0
+CLIENTS: Final = 4
 KILLED: Final = ("web", "worker 1", "worker 2", "database")
 
 
@@ -49,11 +50,15 @@ def main() -> int:
         wait(lambda: is_up(client))
         store(client, "two-nodes")
         accepted: list[str] = []
-        asking = threading.Thread(target=_ask, args=(here, given.plans, accepted))
-        asking.start()
+        asking = [
+            threading.Thread(target=_ask, args=(here, range(first, given.plans, CLIENTS), accepted))
+            for first in range(CLIENTS)
+        ]
+        for each in asking:
+            each.start()
         chance, killed = random.Random(given.seed), collections.Counter[str]()  # noqa: S311 - no secret
-        for _ in range(given.kills):
-            time.sleep(chance.uniform(2.0, 8.0))
+        for before in sorted(chance.sample(range(given.plans), given.kills)):
+            wait(lambda before=before: _ends(ledger) >= before, within_s=LONGEST_S)
             name = chance.choice(KILLED)
             killed[name] += 1
             if name == "database":
@@ -61,10 +66,11 @@ def main() -> int:
             else:
                 running[name].kill()
                 running[name] = stack.enter_context(here.process(name.partition(" ")[0]))
-        asking.join()
+        for each in asking:
+            each.join()
         wait(lambda: _open(here) == 0, within_s=LONGEST_S)
         states, listed = _states(client)
-        ends = collections.Counter(ledger.read_text().splitlines())["end"]
+        ends = _ends(ledger)
     print(f"{given.kills} kills: {', '.join(f'{name} {count}' for name, count in sorted(killed.items()))}")
     print(f"{len(accepted)} plans accepted, {listed} stored: {states}; {ends} solves came to their end")
     return 0 if states == {"succeeded": given.plans} and len(set(accepted)) == listed == given.plans else 1
@@ -78,20 +84,26 @@ def _with_stand_in(here: Site, ledger: Path) -> Site:
     )
 
 
-def _ask(here: Site, plans: int, accepted: list[str]) -> None:
+def _ends(ledger: Path) -> int:
+    """Solves that came to their end."""
+    return ledger.read_text().splitlines().count("end") if ledger.exists() else 0
+
+
+def _ask(here: Site, numbers: range, accepted: list[str]) -> None:
     """Ask for each plan until its answer is there."""
     workload = parse_text((EXAMPLES / "workloads" / "llama-3-8b-small.yaml").read_text("utf-8"), what="workload")
     body = {"cluster": "two-nodes", "model": "llama-3-8b", "workload": workload}
-    for number in range(plans):
-        key = {"Idempotency-Key": f"plan-{number}"}
-        while (made := _answer(here, body, key)) is None:
-            time.sleep(0.5)
-        accepted.append(made)
+    with httpx2.Client(base_url=here.url + PREFIX, timeout=60.0) as client:
+        for number in numbers:
+            key = {"Idempotency-Key": f"plan-{number}"}
+            while (made := _answer(client, body, key)) is None:
+                time.sleep(0.5)
+            accepted.append(made)
 
 
-def _answer(here: Site, body: dict[str, Any], key: dict[str, str]) -> str | None:
+def _answer(client: httpx2.Client, body: dict[str, Any], key: dict[str, str]) -> str | None:
     with contextlib.suppress(httpx2.TransportError):
-        answer = httpx2.post(f"{here.url}{PREFIX}/plans", json=body, headers=key, timeout=60.0)
+        answer = client.post("/plans", json=body, headers=key)
         if answer.status_code < 500:
             found: str = answer.raise_for_status().json()["id"]
             return found
