@@ -40,7 +40,8 @@ class InvalidInput(MeshwrightError):
         shown = repr(self.value)
         if len(shown) > 120:
             shown = shown[:117] + "..."
-        sentence = f"{self.field}: {self.problem} (got {shown})"
+        got = "" if shown == "''" else f" (got {shown})"
+        sentence = f"{self.field}: {self.problem}{got}"
         return f"{sentence}; {self.remedy}" if self.remedy else sentence
 
 

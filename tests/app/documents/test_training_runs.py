@@ -128,7 +128,7 @@ def test_experts_may_be_cut() -> None:
         (",16,4096,", ",16,nan,", "line 2, column seq_len: is not a number"),
         (",64,12.5", ",65,12.5", "line 2, column global_batch: does not divide by 4 data ranks x 1 sequences"),
         (",12.5,", ",-1,", "line 2, column iter_time_s: must be greater than 0"),
-        (",12.5,", ",,", "line 2, column iter_time_s: is missing"),
+        (",12.5,", ",,", "line 2, column iter_time_s: is missing; seconds of one step, after warm-up"),
         (",1,full", ",,full", "line 2, column zero: is missing with 4 data ranks"),
         (",1,full", ",7,full", "line 2, column zero: must be one of 0, 1, 2, 3, fsdp, dist-opt"),
         (",full,400", ",full,", "line 2, column network_gbits_per_gpu: is missing: 16 GPUs reach beyond 8"),
