@@ -224,7 +224,8 @@ def _print(result: Report) -> None:
                 f"{line.p90_absolute:6.1%} {line.bias:+7.1%}"
             )
     for line in result.percentiles:
-        print(f"{line.group}: {line.rows} rows, median {line.median_absolute:.1%} mean {line.mean_absolute:.1%}")
+        figures = f"median {line.median_absolute:.1%} mean {line.mean_absolute:.1%}"
+        print(f"{line.group}, {LAST:.0%} of requests: {line.rows} rows, {figures}")
     for choice in result.choices:
         print(
             f"choice, {choice.kind}: {choice.groups} groups, regret median {choice.median_regret:.1%} "

@@ -11,7 +11,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from solver.pipeline.period import least_step_s, pipeline_period
+from solver.pipeline.period import least_period_s, least_step_s
 from solver.pipeline.schedule import build_schedule
 from solver.pipeline.simulation import simulate
 
@@ -42,15 +42,18 @@ def test_the_figures_of_the_example_are_those_of_the_code(figures: ModuleType) -
     def ends(micro_batches: int, delays_s: np.ndarray) -> float:
         return float(simulate(build_schedule(4, 1, micro_batches), lasting, delays_s).max())
 
+    def period(delays_s: np.ndarray) -> float:
+        return float(least_period_s(lasting[:1], lasting[1:], delays_s[:1])[0])
+
     low_s = [float(least_step_s(lasting[:1], lasting[1:], delays[:1], np.array([count]))[0]) for count in (8, 64)]
     moved = np.array([[6, 2, 2, 0], [0, 6, 2, 2]]) / 1e3
     for sentence in (
-        f"So L is {milliseconds(pipeline_period(lasting, delays))}",
+        f"So L is {milliseconds(period(delays))}",
         f"takes {milliseconds(ends(8, delays))}, the outlined path",
         f"3·10 = {milliseconds(low_s[0])}",
         f"64 micro-batches it takes {milliseconds(ends(64, delays))}, and the lower",
         f"the lower end is {milliseconds(low_s[1])}: what",
-        f"L would be {milliseconds(pipeline_period(lasting, moved))} and",
+        f"L would be {milliseconds(period(moved))} and",
         f"64 micro-batches would take {milliseconds(ends(64, moved))}",
     ):
         assert sentence in PAGE
