@@ -106,13 +106,13 @@ def _ranked(prices: Priced, site: Site, zones: Sequence[Zone], goal: ServingGoal
     able = able[np.argsort(-points.requests_per_s[top[able]] / gpus, kind="stable")[:MOST_TRIED]]
     wanted = demand(prices.served, goal)
     if wanted.is_exact:
-        found = [_sharing(prices, int(g), _copies(prices.groups[g], site, zones), wanted.load) for g in able]
+        found = [_sharing(prices, int(g), _copies(prices.groups[g], site, zones, goal), wanted.load) for g in able]
     else:
         best = capacities(prices, able)
         closed = prices.served.workload.concurrency is not None
         room = np.where(best.meets, best.concurrency if closed else best.requests_per_s, 0.0)
         found = [
-            _enough(prices, int(g), _copies(prices.groups[g], site, zones), (held, rate), zones, goal)
+            _enough(prices, int(g), _copies(prices.groups[g], site, zones, goal), (held, rate), zones, goal)
             for g, held, rate in zip(able, room.tolist(), best.requests_per_s.tolist(), strict=True)
         ]
     ranked = [each for each in found if each is not None]
@@ -150,7 +150,14 @@ def _enough(
     return _Alone(row, number, load / number, number * group.gpus * gpu_cost(zones[group.zone].gpu, goal))
 
 
-def _copies(group: Group, site: Site, zones: Sequence[Zone]) -> int:
+def _copies(group: Group, site: Site, zones: Sequence[Zone], goal: ServingGoal) -> int:
+    """How many of a group fit into its zone and the budgets of the goal."""
+    watts = zones[group.zone].gpu.power_watts
+    most = goal.max_gpus or math.inf, (goal.max_power_watts or math.inf) / watts
+    return int(min(_copies_in(group, site, zones), min(most) // group.gpus))
+
+
+def _copies_in(group: Group, site: Site, zones: Sequence[Zone]) -> int:
     """How many of a group fit into its zone, larger parts cut first; a lower bound where parts differ."""
     sizes = np.array([len(site.islands[island].gpus) for island in zones[group.zone].islands])
     if len(group.slots) == 1:

@@ -46,8 +46,23 @@ def shapes_on(
                 continue
             for expert in _expert_degrees(architecture, engine, stage):
                 worker = Worker(tensor, pipeline, data, expert)
-                if all(getattr(worker, name) == value for name, value in pinned.items()):
+                if _can_start(engine, worker, islands, slot) and all(
+                    getattr(worker, name) == value for name, value in pinned.items()
+                ):
                     yield Shape(worker, islands, slot)
+
+
+def _can_start(engine: ServingEngine, worker: Worker, islands: int, slot: int) -> bool:
+    """Whether ``engine`` can be told so.
+
+    TensorRT-LLM cuts attention over all GPUs of a stage or over none; vLLM starts whole attention ranks on a
+    host, with all of their stages.
+    """
+    if worker.attention_data == 1:
+        return True
+    if engine.family == "trtllm":
+        return worker.tensor == 1
+    return engine.family != "vllm" or islands == 1 or slot % (worker.tensor * worker.pipeline) == 0
 
 
 def _divides_attention(architecture: Architecture, tensor: int) -> bool:

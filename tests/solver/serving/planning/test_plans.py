@@ -152,11 +152,13 @@ def test_split_phases_only_where_asked() -> None:
 
 
 def test_budgets_hold() -> None:
-    """Neither more GPUs nor more power than allowed."""
-    plan = sound_plan(problem(nodes(1), served(**CHAT), objective="goodput", max_gpus=5))
-    assert plan.gpus <= 5
-    assert {each.reason for each in plan.idle} == {IdleReason.BUDGET}
-    sound_plan(problem(nodes(1), served(**CHAT), objective="goodput", max_power_watts=3000.0))
+    """Neither more GPUs nor more power than allowed, in the plan and in what it is compared with."""
+    for budget, gpus in (({"max_gpus": 5}, 5), ({"max_power_watts": 3000.0}, 4)):
+        plan = sound_plan(problem(nodes(1), served(**CHAT), objective="goodput", **budget))
+        assert plan.gpus <= gpus
+        assert {each.reason for each in plan.idle} == {IdleReason.BUDGET}
+        compared = [each.configuration.gpus for each in plan.alternatives if each.worse_by is not None]
+        assert 0 < max(compared) <= gpus
 
 
 def test_a_limit_that_nothing_meets_names_the_nearest_that_is_met() -> None:
