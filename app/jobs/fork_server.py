@@ -21,14 +21,14 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Final, NoReturn
 
-from app.priorities import SOLVES, step_back
-
 DESCRIPTORS: Final = 5
 
 
 def main() -> None:
-    """Load the modules, then fork until nobody asks any more."""
-    step_back(SOLVES)
+    """Load the modules, then fork until nobody asks any more.
+
+    Children step back behind answers to requests themselves; loading does not, for the first solve waits for it.
+    """
     descriptor, rehearsal, *modules = sys.argv[1:]
     del sys.argv[1:]
     works = [import_module(name).main for name in modules]

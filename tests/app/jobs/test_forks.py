@@ -88,6 +88,12 @@ def test_forks_end_with_what_they_started(tmp_path: Path) -> None:
     wait_until(lambda: all(map(_is_gone, _pids(tmp_path))))
 
 
+def test_loading_is_not_put_off(tmp_path: Path) -> None:
+    """At the priority of solves, loading took longer on busy cores than the first plans may."""
+    assert _run(tmp_path).ending is Ending.ANSWERED
+    assert os.getpriority(os.PRIO_PROCESS, _server()) == os.getpriority(os.PRIO_PROCESS, 0)
+
+
 def test_a_server_that_was_killed_is_replaced(tmp_path: Path) -> None:
     """A fork that runs then goes on to its end, and the next one comes from a new server."""
     first = _server()
