@@ -33,15 +33,8 @@ from tests.app.shared_routes import with_shared_routes
 from tests.databases import begin_at_newest
 from tests.plans import small_architecture, small_cluster, small_no_plan, small_plan, small_samples, small_workload
 
-TYPED = {
-    "sequence_length": "2048",
-    "global_batch_sequences": "8",
-    "recompute": "none",
-    "sharding": "none",
-    "offload": "none",
-    "context_exchange": "ring",
-    "schedule": "1f1b",
-}
+TYPED = {"sequence_length": "2048", "global_batch_sequences": "8", "context_exchange": "ring", "schedule": "1f1b"}
+TYPED |= dict.fromkeys(("recompute", "sharding", "offload"), "none")
 
 
 @pytest.fixture
