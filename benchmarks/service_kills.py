@@ -46,6 +46,13 @@ def main() -> int:
         ledger = Path(folder, "ledger")
         here = _with_stand_in(empty, ledger)
         running = {name: stack.enter_context(here.process(name.partition(" ")[0])) for name in KILLED[:3]}
+
+        def revive() -> None:
+            """Start whoever is gone, as a supervisor does: a process that finds no database ends by itself."""
+            for name, process in running.items():
+                if process.status() == psutil.STATUS_ZOMBIE:
+                    running[name] = stack.enter_context(here.process(name.partition(" ")[0]))
+
         client = stack.enter_context(httpx2.Client(base_url=here.url + PREFIX, timeout=60.0))
         wait(lambda: is_up(client))
         store(client, "two-nodes")
@@ -58,17 +65,17 @@ def main() -> int:
             each.start()
         chance, killed = random.Random(given.seed), collections.Counter[str]()  # noqa: S311 - no secret
         for before in sorted(chance.sample(range(given.plans), given.kills)):
-            wait(lambda before=before: _ends(ledger) >= before, within_s=LONGEST_S)
+            wait(lambda before=before: revive() or _ends(ledger) >= before, within_s=LONGEST_S)
             name = chance.choice(KILLED)
             killed[name] += 1
             if name == "database":
                 _kill_database(here)
             else:
                 running[name].kill()
-                running[name] = stack.enter_context(here.process(name.partition(" ")[0]))
-        for each in asking:
-            each.join()
-        wait(lambda: _open(here) == 0, within_s=LONGEST_S)
+        while any(each.is_alive() for each in asking):
+            revive()
+            time.sleep(0.5)
+        wait(lambda: revive() or _open(here) == 0, within_s=LONGEST_S)
         states, listed = _states(client)
         ends = _ends(ledger)
     print(f"{given.kills} kills: {', '.join(f'{name} {count}' for name, count in sorted(killed.items()))}")
