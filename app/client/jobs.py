@@ -164,7 +164,7 @@ class JobsOperations(Connection):
         return told
 
     def cancel_running_plan(self, running_plan: str) -> RunningPlanSummaryAnswer:
-        """Call off a plan."""
+        """Call off a plan, or say that its job has ended: its GPUs are free, or go back to their holders."""
         told: RunningPlanSummaryAnswer = self._ask(
             "POST", f"/api/v1/running-plans/{part(running_plan)}/cancel", "RunningPlanSummaryAnswer"
         )
