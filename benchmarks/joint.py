@@ -26,7 +26,7 @@ from solver.problem import PlanningProblem, SearchOptions
 from solver.search import plan
 
 SMALL: Final = "llama-3-8b"
-"""What fits one node and two."""
+"""Model that fits one node and two."""
 CASES: Final[tuple[tuple[str, Callable[[int, int], ClusterSnapshot], int, str, int, float], ...]] = (
     *(("every pair measured", measured_cluster, nodes, SMALL, 512, 10.0) for nodes in (1, 2)),
     *(("every pair measured", measured_cluster, nodes, MODEL, 512, 20.0) for nodes in (4, 8, 16, 32)),
@@ -36,7 +36,7 @@ CASES: Final[tuple[tuple[str, Callable[[int, int], ClusterSnapshot], int, str, i
     ("by class", cluster_by_class, 512, MODEL, 2048, 120.0),
     ("by class", cluster_by_class, 1024, MODEL, 2048, 120.0),
 )
-"""What is known of the links, the cluster, its nodes, the model, the global batch, and the seconds aimed at."""
+"""Knowledge of the links, the cluster, its nodes, the model, the global batch, and the seconds aimed at."""
 SEARCH_SHARE: Final = 0.8
 """Share of the seconds aimed at for the search; the rest is for what comes after it."""
 

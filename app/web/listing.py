@@ -45,7 +45,7 @@ class PlanLine:
     configuration: str
     gap: str
     cluster_address: str = ""
-    """Of the cluster's page, on a plan's own; empty where none of that name is stored."""
+    """Address of the cluster's page, on a plan's own; empty where none of that name is stored."""
 
     def matches(self, words: str) -> bool:
         """Whether all ``words`` occur in the line, whatever their case."""

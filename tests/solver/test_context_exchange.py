@@ -79,7 +79,7 @@ def test_heads_cross_a_node_in_four_exchanges_each_way() -> None:
 
 
 def test_gathered_keys_and_values_stand_whole_while_a_layer_runs() -> None:
-    """Of 8 key/value heads and the whole sequence in 16 bits, and their gradients."""
+    """Memory counts 8 key/value heads of the whole sequence in 16 bits, and their gradients."""
     ring, gathered, swapped = (
         memory(candidates({"context": 8, "exchange": code})).activations_bytes[0, 0] for code in (RING, GATHERED, 8)
     )

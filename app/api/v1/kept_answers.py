@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Final
 
 from fastapi import Response
 from pydantic import BaseModel
 
+from app.kept import Kept
 from cluster_models.units import MIB
 
 MOST_BYTES: Final = 64 * MIB
@@ -23,26 +22,11 @@ class KeptAnswers:
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._most_bytes = most_bytes
-        self._bodies: OrderedDict[Hashable, bytes] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
+        self._bodies = Kept[Hashable, bytes](most_bytes, len)
 
     def body(self, key: Hashable, make: Callable[[], BaseModel]) -> bytes:
         """The answer under ``key`` as JSON, which ``make`` makes where it is not kept."""
-        with self._lock:
-            if key in self._bodies:
-                self._bodies.move_to_end(key)
-                return self._bodies[key]
-        body = make().model_dump_json(by_alias=True).encode()
-        with self._lock:
-            if key not in self._bodies:
-                self._bodies[key] = body
-                self._bytes += len(body)
-            while self._bytes > self._most_bytes:
-                _, oldest = self._bodies.popitem(last=False)
-                self._bytes -= len(oldest)
-        return body
+        return self._bodies.get(key, lambda: make().model_dump_json(by_alias=True).encode())
 
 
 KEPT: Final = KeptAnswers()

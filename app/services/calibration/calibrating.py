@@ -279,7 +279,7 @@ def _pattern(each: Pattern) -> PatternDocument:
 
 
 def _far_off(report: FitReport, noun: str, check: str) -> list[str]:
-    """What even the fit predicts badly: probably it was not measured as stated."""
+    """Runs that even the fit predicts badly: probably they were not measured as stated."""
     found = [
         f"{name} ({math.exp(-error):.2g} times as predicted)"
         for name, error in zip(report.runs, report.errors_after, strict=True)

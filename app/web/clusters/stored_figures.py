@@ -6,10 +6,10 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
+from app.kept import Kept
 from app.presentation.cluster import ClusterFigures, cluster_figures
 from app.services.clusters import snapshots
 from app.services.clusters.clusters import StoredCluster
-from app.web.kept import Kept
 
 _FIGURES: Final = Kept[tuple[str, int], ClusterFigures](4)
 """A cluster of 1,024 nodes takes about 70 MB."""

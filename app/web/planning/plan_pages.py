@@ -14,12 +14,12 @@ from sqlalchemy.orm import Session
 from app.db.engine import transaction
 from app.db.status import PlanKind
 from app.exports.options import options_of
+from app.kept import Kept
 from app.resources import service_of
 from app.services.pagination import MAX_LIMIT
 from app.services.planning import plans
 from app.services.planning.plans import PlanRecord
 from app.web.error_pages import PageRoute
-from app.web.kept import Kept
 from app.web.listing import PlanLine, plan_head, plan_line, plan_lines
 from app.web.planning.exports import Exports, exports_of, given_options, option_label, preview_of
 from app.web.planning.fleet_pages import fleet_plan_page

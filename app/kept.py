@@ -1,4 +1,4 @@
-"""Work of pages that is kept for whoever looks next."""
+"""Work that is kept for whoever asks next."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ V = TypeVar("V")
 
 
 class Kept(Generic[K, V]):
-    """At most so many values, those last asked for; for threads."""
+    """Values that were asked for last, as many as weigh ``most`` together, by default one each; for threads."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, weight: Callable[[V], int] = lambda _: 1) -> None:
         self._most = most
+        self._weight = weight
         self._values: OrderedDict[K, V] = OrderedDict()
+        self._total = 0
         self._lock = Lock()
 
     def get(self, key: K, make: Callable[[], V]) -> V:
@@ -27,7 +29,10 @@ class Kept(Generic[K, V]):
                 return self._values[key]
         value = make()
         with self._lock:
-            self._values[key] = value
-            while len(self._values) > self._most:
-                self._values.popitem(last=False)
+            if key not in self._values:
+                self._values[key] = value
+                self._total += self._weight(value)
+            while self._total > self._most:
+                _, oldest = self._values.popitem(last=False)
+                self._total -= self._weight(oldest)
         return value
