@@ -190,22 +190,24 @@ def _at_loads(prices: Priced, able: IntArray) -> list[Offer]:
     points = prices.points
     starts = np.searchsorted(points.group, able)
     rows = {int(g): slice(start, prices.top[g] + 1) for g, start in zip(able, starts, strict=True)}
-    alike: dict[tuple[int, object], list[int]] = defaultdict(list)
-    for g in rows:
-        group = prices.groups[g]
-        alike[group.zone, group.slots].append(g)
-    most = float(points.concurrency[prices.top[able]].max())
-    grid = np.geomspace(min(1.0, most), most, BEST_LOADS)
-    kept: dict[int, None] = {}
-    for members in alike.values():
-        rates = np.array(
-            [
-                np.interp(grid, points.concurrency[rows[g]], points.requests_per_s[rows[g]], right=-np.inf)
-                for g in members
-            ]
-        )
-        kept |= dict.fromkeys(members[best] for best in np.unique(rates.argmax(axis=0)))
     scale = prices.served.weight * prices.served.workload.output_tokens
-    return [
-        Offer(prices.groups[g], points.concurrency[rows[g]], -scale * points.requests_per_s[rows[g]]) for g in kept
-    ]
+    return cheapest_at_some_load(
+        [
+            Offer(prices.groups[g], points.concurrency[own], -scale * points.requests_per_s[own])
+            for g, own in rows.items()
+        ]
+    )
+
+
+def cheapest_at_some_load(offers: Sequence[Offer]) -> list[Offer]:
+    """Those of ``offers`` that no other on the same islands replaces at every load."""
+    most = max(float(each.loads[-1]) for each in offers)
+    grid = np.geomspace(min(1.0, *(float(each.loads[0]) for each in offers), most), most, BEST_LOADS)
+    alike: dict[tuple[int, object], list[Offer]] = defaultdict(list)
+    for offer in offers:
+        alike[offer.group.zone, offer.group.slots].append(offer)
+    kept = []
+    for members in alike.values():
+        costs = np.array([np.interp(grid, each.loads, each.costs, right=np.inf) for each in members])
+        kept += [members[best] for best in np.unique(costs.argmin(axis=0))]
+    return kept

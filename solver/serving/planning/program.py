@@ -14,7 +14,7 @@ Letters: j groups, l loads of a group, z zones, k classes of islands, q sizes (G
          sum_{j in z} parts[j,q] n[j] = sum_{k in z} u[k,z,q]        every part lies in an island of its zone
          sum_z u[k,z,q] <= sum_p parts[p,q] y[k,p]                   within the pattern of its island
          sum_p y[k,p] <= islands of k
-         sum_j gpus[j] n[j] <= max_gpus,  and so for power
+         sum_j gpus[j] n[j] <= max_gpus,  and so for power, and for the cost of a plan that is as good
 
 Islands of more than ``MOST_CUT`` GPUs are cut freely: sum_zq q u[k,z,q] <= GPUs, an island a class.  A real share
 of ``a`` says that the mean load of a group lies between two of those priced.
@@ -100,8 +100,9 @@ def build_program(
     zones: Sequence[Zone],
     classes: Sequence[IslandClass],
     goal: ServingGoal,
+    most: tuple[FloatArray, float] | None = None,
 ) -> Program:
-    """The program of the module's first lines."""
+    """The program of the module's first lines; ``most``: what one of each offer costs (J,), and all together."""
     builder = ModelBuilder()
     number, at_load = _group_columns(builder, offers, demands, zones, classes)
     for model, demand in enumerate(demands):
@@ -125,6 +126,8 @@ def build_program(
     ):
         if limit is not None:
             builder.add_row([(int(number[j]), price(offer.group)) for j, offer in enumerate(offers)], upper=limit)
+    if most is not None:
+        builder.add_row(list(zip(number.tolist(), most[0].tolist(), strict=True)), upper=most[1])
     served = np.array([offer.group.model for offer in offers])
     return Program(builder.build(), number, served, at_load, parts, patterns)
 

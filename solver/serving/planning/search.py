@@ -5,6 +5,7 @@
 3. Where that loses more than the gap asked for, or misses a limit, solve again with groups priced by zones, whose
    links no placement in them can miss.  Groups whose reduced cost in the first program already exceeds the loss
    cannot be part of a better plan, and are left out.
+4. Where the objective is a minimum, solve once more for the shortest stay among plans that cost no more.
 """
 
 from __future__ import annotations
@@ -27,11 +28,14 @@ from solver.serving.planning.pricing import worker_table
 from solver.serving.planning.program import Offer, build_program, gpu_tie, read
 from solver.serving.planning.settle import Settled, settle
 from solver.serving.planning.solving import Solved, solve
+from solver.serving.planning.ties import exact_demand, gpu_costs, is_shorter, stay_of, stay_offers
 from solver.serving.planning.zones import Zone, classes_of, zones_of
 from solver.serving.problem import ServingProblem
 
 WHOLE: Final = 1e-4
 """Rounding of a bound on a number of GPUs."""
+ROUNDING: Final = 1e-9
+"""Share of an objective within which two are the same."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,13 +75,19 @@ def search(problem: ServingProblem, site: Site, options: SearchOptions, is_cance
         return nothing
     best = replace(nothing, bound=_bound(problem, site, nothing.offers, solved), stopped_by=StopReason.WORK_LIMIT)
     best = _better(problem, site, best, zones, nothing.offers, solved)
+    priced_in: tuple[Sequence[Zone], Sequence[Priced]] = zones, prices
     if not _is_proven(best, options) and left_s() > 0 and not is_cancelled():
         own_zones = zones_of(site, optimistic=False)
-        own = _in_zones(problem, site, own_zones, _useful(problem, best, solved))
+        own_prices = _in_zones(problem, own_zones, site, _useful(problem, best, solved))
+        own = [offers_of(each, own_zones, problem.goal) for each in own_prices]
         if all(own):
             flat = tuple(offer for each in own for offer in each)
             again = _solved(problem, site, own_zones, flat, options, left_s())
-            best = _better(problem, site, best, own_zones, flat, again)
+            before, best = best, _better(problem, site, best, own_zones, flat, again)
+            if best is not before:
+                priced_in = own_zones, own_prices
+    if best.settled and not problem.goal.objective.is_maximum and left_s() > 0 and not is_cancelled():
+        best = _shortest(problem, site, best, priced_in, options, left_s())
     if is_cancelled():
         return replace(best, stopped_by=StopReason.CANCELLED)
     if _is_proven(best, options):
@@ -141,6 +151,42 @@ def _better(
     return replace(best, settled=settled, objective=objective, bound=bound)
 
 
+def _shortest(
+    problem: ServingProblem,
+    site: Site,
+    best: Found,
+    priced_in: tuple[Sequence[Zone], Sequence[Priced]],
+    options: SearchOptions,
+    limit_s: float,
+) -> Found:
+    """``best``, or a plan that costs no more whose requests stay shorter."""
+    zones, prices = priced_in
+    goal = problem.goal
+    offers = [
+        offer
+        for each, old in zip(prices, best.settled, strict=True)
+        for offer in stay_offers(each, zones, goal, stay_of(old))
+    ]
+    demands = [exact_demand(each) for each in prices]
+    classes = classes_of(site.islands, zones)
+    most = gpu_costs(offers, zones, goal), best.objective * (1 + ROUNDING)
+    program = build_program(offers, demands, zones, classes, goal, most)
+    solved = solve(program, backend=options.backend, gap=options.gap, time_limit_s=limit_s)
+    if solved.outcome.values is None:
+        return best
+    placed = place(read(program, offers, solved.outcome.values), offers, classes, site)
+    settled = tuple(
+        settle(model, served, placed, site, goal, wanted)
+        for model, (served, wanted) in enumerate(zip(problem.models, demands, strict=True))
+    )
+    objective = sum(each.objective for each in settled)
+    is_sound = all(each.is_sound for each in settled) and objective <= most[1]
+    weights = [served.weight for served in problem.models]
+    if not is_sound or not is_shorter(settled, best.settled, weights):
+        return best
+    return replace(best, settled=settled, objective=objective)
+
+
 def _useful(problem: ServingProblem, best: Found, solved: Solved) -> tuple[Group, ...]:
     """Groups that a plan better than ``best`` may have."""
     missing = math.inf
@@ -151,9 +197,9 @@ def _useful(problem: ServingProblem, best: Found, solved: Solved) -> tuple[Group
 
 
 def _in_zones(
-    problem: ServingProblem, site: Site, zones: Sequence[Zone], groups: Sequence[Group]
-) -> list[list[Offer]]:
-    """Offers by model of ``groups`` in every zone of their speed that has room for them."""
+    problem: ServingProblem, zones: Sequence[Zone], site: Site, groups: Sequence[Group]
+) -> tuple[Priced, ...]:
+    """Prices by model of ``groups`` in every zone of their speed that has room for them."""
     found = []
     for model, served in enumerate(problem.models):
         own = [
@@ -163,9 +209,8 @@ def _in_zones(
             for number, zone in enumerate(zones)
             if zone.speed == group.zone and (zone.is_whole or _has_room(group, zone, site))
         ]
-        table = worker_table(served, zones, workers_of(own, zones))
-        found.append(offers_of(priced_groups(table, own, problem.goal), zones, problem.goal))
-    return found
+        found.append(priced_groups(worker_table(served, zones, workers_of(own, zones)), own, problem.goal))
+    return tuple(found)
 
 
 def _has_room(group: Group, zone: Zone, site: Site) -> bool:

@@ -20,6 +20,7 @@ from solver.serving.planning.pricing import (
     open_at,
     worker_table,
 )
+from solver.serving.planning.program import Demand
 from solver.serving.planning.zones import Zone, slowed
 
 TOLERANCE: Final = 1e-6
@@ -43,9 +44,14 @@ class Settled:
 
 
 def settle(
-    model: int, served: ServedModel, placed: Sequence[PlacedGroup], site: Site, goal: ServingGoal
+    model: int,
+    served: ServedModel,
+    placed: Sequence[PlacedGroup],
+    site: Site,
+    goal: ServingGoal,
+    wanted: Demand | None = None,
 ) -> Settled:
-    """The groups of ``model`` among ``placed`` under the load that they share."""
+    """The groups of ``model`` among ``placed`` under the load that they share, by default that of ``goal``."""
     own = tuple(each for each in placed if each.group.model == model)
     zones = [own_zone(each, site) for each in own]
     distinct = {zone: number for number, zone in enumerate(dict.fromkeys(zones))}
@@ -53,7 +59,7 @@ def settle(
     prices = _priced(served, groups, tuple(distinct))
     assert prices.cases is not None  # every model has a group
     most = capacities(prices, np.arange(len(groups)))
-    wanted = demand(served, goal)
+    wanted = wanted or demand(served, goal)
     closed = served.workload.concurrency is not None
     room = np.where(most.meets, most.concurrency if closed else most.requests_per_s, 0.0)
     loads = np.array([each.load for each in own]) if wanted.is_exact else room

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 import numpy as np
 import pytest
@@ -41,6 +42,7 @@ def _choices(kinds: Sequence[Slots], islands: tuple[int, ...], taken: tuple[int,
             yield from _choices(kinds, islands, (*taken, number))
 
 
+@cache
 def _prices(given: ServingProblem) -> Priced:
     site = site_of(given.snapshot, given.goal)
     return priced(0, given.models[0], site, zones_of(site, optimistic=True), given.goal)
@@ -54,6 +56,7 @@ def _islands(given: ServingProblem) -> tuple[int, ...]:
     return tuple(len(node.free_gpus) for node in given.snapshot.cluster.nodes)
 
 
+AGGREGATED = (ServingMode.AGGREGATED,)
 CLUSTERS = [nodes(1, gpus=4), nodes(1, gpus=3), [*nodes(1, gpus=3), *nodes(2, gpus=2)[1:]]]
 
 
@@ -92,26 +95,49 @@ def test_no_choice_of_groups_beats_the_program(hosts: list[Node], objective: str
 @pytest.mark.parametrize(("hosts", "load"), [(CLUSTERS[0], 24.0), (CLUSTERS[1], 3.0), (CLUSTERS[2], 60.0)])
 def test_no_division_of_requests_in_flight_beats_the_program(hosts: list[Node], load: float) -> None:
     """Every multiset of replicas, the requests divided among them by a linear program: the best is the plan."""
-    given = problem(hosts, served("qwen3-32b", concurrency=load), modes=(ServingMode.AGGREGATED,))
-    prices = _prices(given)
-    points = prices.points
-    best = 0.0
-    for choice in _choices([_slots(prices, g) for g in range(len(prices.groups))], _islands(given)):
-        if not choice:
-            continue
-        rows = [np.flatnonzero(points.group == g) for g in choice]
-        flat = np.concatenate(rows)
-        equal = [np.repeat(np.arange(len(rows)) == own, [len(each) for each in rows]) for own in range(len(rows))]
-        answer = linprog(
-            -points.requests_per_s[flat],
-            A_eq=np.array([*equal, points.concurrency[flat]], dtype=float),
-            b_eq=[*([1.0] * len(rows)), load],
-        )
-        if answer.status == 0:
-            best = max(best, -answer.fun * 1024)
+    given = problem(hosts, served("qwen3-32b", concurrency=load), modes=AGGREGATED)
+    best = max(_most_tokens_per_s(given, choice) for choice in _aggregated(given))
     plan = sound_plan(given)
     assert plan.certificate.objective == pytest.approx(best, rel=1e-2)
     assert plan.certificate.bound >= best * (1 - 1e-3)
+
+
+@pytest.mark.parametrize(("hosts", "load"), [(CLUSTERS[0], 160.0), (CLUSTERS[2], 160.0)])
+def test_of_the_plans_with_fewest_gpus_none_answers_sooner(hosts: list[Node], load: float) -> None:
+    """Every multiset of replicas on as many GPUs: by Little's law the one that answers most stays shortest."""
+    given = problem(hosts, served("qwen3-32b", concurrency=load, **CHAT), objective="gpus", modes=AGGREGATED)
+    plan = sound_plan(given)
+    prices = _prices(given)
+    as_few = [
+        _most_tokens_per_s(given, choice)
+        for choice in _aggregated(given)
+        if sum(prices.groups[g].gpus for g in choice) == plan.gpus
+    ]
+    assert len(as_few) > 1
+    assert plan.tokens_per_s == pytest.approx(max(as_few), rel=1e-2)
+
+
+def _aggregated(given: ServingProblem) -> Iterator[list[int]]:
+    """Every multiset of replicas (by number) that fits, but none at all."""
+    prices = _prices(given)
+    kinds = [_slots(prices, g) for g in range(len(prices.groups))]
+    return (choice for choice in _choices(kinds, _islands(given)) if choice)
+
+
+def _most_tokens_per_s(given: ServingProblem, choice: Sequence[int]) -> float:
+    """Output tokens a second, the requests in flight divided best among ``choice``; 0 where limits are missed."""
+    prices = _prices(given)
+    points, load = prices.points, given.models[0].workload.concurrency
+    assert load is not None
+    rows = [np.arange(np.searchsorted(points.group, g), prices.top[g] + 1) for g in choice]
+    flat = np.concatenate(rows)
+    equal = [np.repeat(np.arange(len(rows)) == own, [len(each) for each in rows]) for own in range(len(rows))]
+    answer = linprog(
+        -points.requests_per_s[flat],
+        A_eq=np.array([*equal, points.concurrency[flat]], dtype=float),
+        b_eq=[*([1.0] * len(rows)), load],
+    )
+    return -answer.fun * 1024 if answer.status == 0 else 0.0
 
 
 def test_patterns_are_the_ways_to_cut_an_island_full() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -114,6 +115,22 @@ def test_a_slow_node_serves_less_and_is_named() -> None:
         share[next(iter(used))] += replica.share
     assert share["n1"] < share["n0"]
     assert (ServingWarningKind.DEGRADED_NODES, ("n1",)) in [(each.kind, each.subject) for each in plan.warnings]
+
+
+@pytest.mark.parametrize("requests_per_s", [10.0, 15.0])
+def test_of_the_cheapest_plans_for_a_rate_none_answers_sooner(requests_per_s: float) -> None:
+    """One replica of two GPUs or two of one: whichever is pinned stays no shorter than what is chosen."""
+
+    def stay_s(**goal: Any) -> float:
+        load = served("qwen3-8b", requests_per_s=requests_per_s, **CHAT)
+        plan = sound_plan(problem(nodes(1, gpus=2), load, objective="gpus", modes=modes, **goal))
+        assert plan.gpus == 2
+        return plan.figures[0].concurrency / plan.figures[0].requests_per_s
+
+    modes = (ServingMode.AGGREGATED,)
+    pinned = [stay_s(pinned={"tensor": tensor}) for tensor in (1, 2)]
+    assert min(pinned) < 0.95 * max(pinned)
+    assert stay_s() == pytest.approx(min(pinned), rel=0.01)
 
 
 def test_degrading_nothing_changes_nothing() -> None:
