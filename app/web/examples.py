@@ -7,7 +7,7 @@ from typing import Any
 
 from app.documents.reading import parse_text
 from app.example_files import Story, stories
-from app.web.planning.form import Typed
+from app.web.forms import Typed
 
 
 def plan_examples(*, serving: bool) -> tuple[Story, ...]:

@@ -28,9 +28,10 @@ from app.services.calibration.new_calibrations import document_of
 from app.services.errors import NameTaken, NotReady
 from app.web.drawing import Drawing
 from app.web.error_pages import PageRoute
+from app.web.forms import FormProblem, Typed
 from app.web.listing import calibration_line
 from app.web.origin import sent_form
-from app.web.planning.form import FormProblem, Typed, typed
+from app.web.planning.form import typed
 from app.web.planning.plan_request import calibration_parts
 from app.web.rendering import page
 from app.web.residuals import Residual, residuals_drawing

@@ -21,9 +21,10 @@ from app.web.clusters.cluster import cluster_page
 from app.web.clusters.cluster_now import cluster_now
 from app.web.clusters.stored_figures import figures_of
 from app.web.error_pages import PageRoute
+from app.web.forms import FormProblem, Typed
 from app.web.listing import cluster_line
 from app.web.origin import sent_form
-from app.web.planning.form import FormProblem, Typed, at_fields, typed
+from app.web.planning.form import at_fields, typed
 from app.web.planning.plan_request import cluster_document
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput

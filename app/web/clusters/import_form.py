@@ -18,7 +18,7 @@ from app.documents.reading import problems_of, read_document
 from app.imports.answers import AnswersDocument
 from app.imports.sources import SentFile
 from app.imports.unused_answers import UnusedAnswer
-from app.web.planning.form import sentence_of
+from app.web.forms import sentence_of
 from cluster_models.errors import InvalidInput
 from readers.frame import host_lists
 

@@ -23,7 +23,7 @@ from app.web.clusters.import_form import numbered, sent_answers, sent_files, wit
 from app.web.clusters.imports import import_page
 from app.web.clusters.packed_files import check_size, pack, unpack
 from app.web.error_pages import PageRoute
-from app.web.planning.form import FormProblem
+from app.web.forms import FormProblem
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput
 from cluster_models.units import MIB

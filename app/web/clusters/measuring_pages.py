@@ -22,8 +22,8 @@ from app.services.planning import plans
 from app.services.planning.plans import PlanRecord
 from app.web.clusters.measuring import file_name, measuring_page
 from app.web.error_pages import PageRoute
+from app.web.forms import FormProblem
 from app.web.listing import plan_line
-from app.web.planning.form import FormProblem
 from app.web.rendering import page
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidInput

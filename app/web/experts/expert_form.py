@@ -15,7 +15,7 @@ from app.documents.reading import FieldProblem
 from app.experts.request import BALANCE, BOTH
 from app.web.experts import expert_links
 from app.web.experts.expert_links import field_name, link_data
-from app.web.planning.form import FormProblem, Typed, number, sentence_of
+from app.web.forms import FormProblem, Typed, number, sent_words, sentence_of
 
 WORST, MEAN = "worst", "mean"
 _NUMBERS: Final = ("ranks", "nodes", "slots", "redundant_experts", "least_locality", "effort")
@@ -42,18 +42,13 @@ def blank(workloads: Sequence[str]) -> Typed:
 
 def typed(data: FormData, values: Typed) -> Typed:
     """Texts sent, over those that stood there."""
-    found = dict(values)
-    for box in _BOXES:
-        if isinstance(sent := data.get(box), str):
-            found[box] = sent.strip()
-    found["planned"] = tuple(text for text in data.getlist("planned") if isinstance(text, str))
     weights = dict(values["weights"])
     for field, told in data.multi_items():
         name = str(told)
         weight = data.get(f"weight-{field.removeprefix('about-')}")
         if field.startswith("about-") and name in weights and isinstance(weight, str):
             weights[name] = weight.strip()
-    return found | {"weights": weights}
+    return sent_words(data, values) | {"weights": weights}
 
 
 def request_data(values: Typed, routing: str) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from app.documents.reading import FieldProblem
 from app.services.clusters import clusters
 from app.services.pagination import MAX_LIMIT
 from app.services.planning import models
+from app.web.forms import FormProblem, Typed, number
 from app.web.planning.choices import NOT_SAID, Options
-from app.web.planning.form import FormProblem, Typed, number
 from cluster_models.cluster.catalogue import gpu_kinds
 from cluster_models.model.catalogue import catalogue_models
 

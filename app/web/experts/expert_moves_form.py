@@ -26,7 +26,7 @@ from app.web.clusters.packed_files import check_size, pack, unpack
 from app.web.experts import expert_links
 from app.web.experts.expert_links import field_name, link_data
 from app.web.experts.workload_weights import weights_of
-from app.web.planning.form import FormProblem, Typed, number, sentence_of
+from app.web.forms import FormProblem, Typed, number, sent_words, sentence_of
 from cluster_models.errors import InvalidInput
 from cluster_models.model.architecture import Architecture
 from cluster_models.routing.counts import RoutedWorkload
@@ -110,7 +110,7 @@ def sent_form(data: FormData, most_bytes: int) -> Sent:
 
 def typed(data: FormData) -> Typed:
     """The texts of the form over those of an empty one."""
-    return blank() | {box: text.strip() for box in _BOXES if isinstance(text := data.get(box), str)}
+    return sent_words(data, blank())
 
 
 def running_of(session: Session, sent: Sent) -> Running:

@@ -35,10 +35,10 @@ from app.web.experts.expert_moves_form import (
 )
 from app.web.experts.map_downloads import map_download
 from app.web.experts.workload_weights import weight_lines
+from app.web.forms import FormProblem, sentence_of
 from app.web.listing import plan_line
 from app.web.origin import sent_form as sent_fields
 from app.web.planning.choices import Options
-from app.web.planning.form import FormProblem, sentence_of
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput
 from cluster_models.model.architecture import Architecture

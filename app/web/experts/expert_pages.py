@@ -31,8 +31,8 @@ from app.web.experts.expert_placement import PlacementPage, placement_page
 from app.web.experts.experts import notice_lines, routing_line, statistics_page
 from app.web.experts.load_map import load_map
 from app.web.experts.map_downloads import map_download
+from app.web.forms import FormProblem, Typed
 from app.web.origin import sent_form
-from app.web.planning.form import FormProblem, Typed
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput
 from cluster_models.units import MIB

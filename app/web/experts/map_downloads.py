@@ -11,7 +11,7 @@ from app.documents.text import parse_json
 from app.experts.answer import ExpertMapDocument
 from app.experts.exporting import FORMATS, archive_of
 from app.web.clusters.packed_files import unpack
-from app.web.planning.form import number
+from app.web.forms import number
 from cluster_models.errors import InvalidInput
 from readers.routing.reading import MOST_LAYERS
 

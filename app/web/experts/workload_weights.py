@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from app.web.planning.form import number
+from app.web.forms import number
 from cluster_models.errors import InvalidInput
 
 

@@ -14,8 +14,8 @@ from app.documents.reading import close_name
 from app.events.reading import ReportedEvent
 from app.presentation.recovery import OTHER_ACTIONS, STATES
 from app.services.decisions.replan_settings import BACK_AFTER, ReplanSettings
+from app.web.forms import FormProblem, Typed, number
 from app.web.planning.choices import Options
-from app.web.planning.form import FormProblem, Typed, number
 from cluster_models.cluster.topology import Cluster, Node
 from cluster_models.errors import InvalidInput
 from cluster_models.health.events import UNSTATED, EntityKind, HealthState
@@ -103,17 +103,6 @@ def blank_report(node: str = "") -> Typed:
         "leave_h": "",
         "token": uuid.uuid4().hex,
     }
-
-
-def typed(data: FormData, values: Typed) -> Typed:
-    """Texts sent, over those that stood there; groups of boxes come as tuples."""
-    sent = dict(values)
-    for name, value in values.items():
-        if isinstance(value, tuple):
-            sent[name] = tuple(str(each) for each in data.getlist(name))
-        elif isinstance(text := data.get(name), str):
-            sent[name] = text.strip()
-    return sent
 
 
 def switch_choices(cluster: Cluster) -> Options:

@@ -29,7 +29,7 @@ from app.web.error_pages import PageRoute
 from app.web.failures import failure_forms as forms
 from app.web.failures.health import event_rows
 from app.web.failures.replan import replan_line
-from app.web.planning.form import FormProblem, Typed
+from app.web.forms import FormProblem, Typed, sent_words
 from app.web.rendering import page
 from cluster_models.cluster.topology import MOST_NODES
 from cluster_models.errors import InvalidInput
@@ -85,7 +85,7 @@ def change_failures(request: Request, name: str, data: Annotated[FormData, Depen
 
 
 def _report(service: Service, name: str, data: FormData, shown: _Shown) -> Response | None:
-    shown.report = forms.typed(data, shown.report)
+    shown.report = sent_words(data, shown.report)
     with transaction(service.sessions) as session:
         cluster = clusters.get_cluster(session, reference=name).cluster
         event = forms.reported(shown.report, cluster, shown.found)
@@ -129,7 +129,7 @@ def _spares(service: Service, name: str, data: FormData, shown: _Shown) -> Respo
 def _settings(service: Service, name: str, data: FormData, shown: _Shown) -> Response | None:
     with service.read_sessions() as session:
         before = replan_settings.get_settings(session, reference=name)
-    shown.settings = forms.typed(data, forms.filled_settings(before))
+    shown.settings = sent_words(data, forms.filled_settings(before))
     settings = forms.settings_of(shown.settings, shown.found)
     if shown.found:
         return None
@@ -139,7 +139,7 @@ def _settings(service: Service, name: str, data: FormData, shown: _Shown) -> Res
 
 
 def _alias(service: Service, name: str, data: FormData, shown: _Shown) -> Response | None:
-    shown.alias = forms.typed(data, shown.alias)
+    shown.alias = sent_words(data, shown.alias)
     alias, node = shown.alias["alias"], shown.alias["alias_node"]
     try:
         with transaction(service.sessions) as session:

@@ -28,10 +28,10 @@ from app.services.running.running_plans import PlanSource, RunningPlanRecord
 from app.web.error_pages import PageRoute
 from app.web.failures import recovery_form
 from app.web.failures.jobs import job_page
+from app.web.forms import FormProblem, Typed, sent_words
 from app.web.listing import plan_line
 from app.web.origin import sent_form
 from app.web.planning.choices import Options
-from app.web.planning.form import FormProblem, Typed
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput
 
@@ -68,7 +68,7 @@ def register(request: Request, plan_id: str, data: Annotated[FormData, Depends(s
     service = service_of(request)
     with service.read_sessions() as session:
         form = recovery_form.form_of(_finished(session, plan_id).kind)
-    values = recovery_form.typed(data, recovery_form.filled(form) | {"cluster": "", "how": "approved"})
+    values = sent_words(data, recovery_form.filled(form) | {"cluster": "", "how": "approved"})
     found: list[FormProblem] = []
     name = recovery_form.name_of(values, found)
     worth = recovery_form.worth_of(form, values, found)
@@ -133,7 +133,7 @@ def change_job(request: Request, name: str, job: str, data: Annotated[FormData, 
                 running_jobs.delete_job(session, reference=name, job=job)
             return RedirectResponse(f"/clusters/{quote(name, safe='')}", 303)
         else:
-            values = recovery_form.typed(data, values) | {"name": record.name}
+            values = sent_words(data, values) | {"name": record.name}
             worth = recovery_form.worth_of(recovery_form.form_of(record.kind), values, found, record.recovery)
             if not found:
                 with transaction(service.sessions) as session:

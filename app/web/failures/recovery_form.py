@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from starlette.datastructures import FormData
-
 from app.db.status import PlanKind
 from app.documents.reading import problems_of, read_document
 from app.documents.running_jobs import JobPatch, RecoveryDocument
 from app.documents.serving_policy import ServingPolicyDocument
-from app.web.planning.form import FormProblem, Typed, number, sentence_of
+from app.web.forms import FormProblem, Typed, number, sentence_of
 from cluster_models.errors import InvalidInput
 from cluster_models.jobs.running import RecoveryPolicy
 from cluster_models.jobs.serving import ServingPolicy
@@ -131,15 +129,6 @@ def filled(form: PolicyForm, *, name: str = "", weight: float = 1.0, policy: Pol
     numbers = {field: "" if kept[field] is None else f"{kept[field]:.12g}" for field in form.numbers}
     boxes = tuple(box for box in form.boxes if kept[box])
     return {"name": name, "weight": f"{weight:.12g}", **numbers, "may": boxes}
-
-
-def typed(data: FormData, values: Typed) -> Typed:
-    """Texts sent, over those that stood there."""
-    sent = dict(values)
-    for name in values:
-        if name != "may" and isinstance(text := data.get(name), str):
-            sent[name] = text.strip()
-    return sent | {"may": tuple(str(box) for box in data.getlist("may"))}
 
 
 def name_of(values: Typed, found: list[FormProblem]) -> str:

@@ -34,9 +34,9 @@ from app.web.error_pages import PageRoute
 from app.web.failures.decision import DecisionView, decision_view
 from app.web.failures.health import event_rows
 from app.web.failures.replan import mark, moments, next_step, replan_line, waiting
+from app.web.forms import FormProblem
 from app.web.origin import sent_form
 from app.web.planning.exports import given_options, option_fields
-from app.web.planning.form import FormProblem
 from app.web.rendering import page
 from cluster_models.serving.plan import ServingPlan
 

@@ -24,7 +24,7 @@ from app.web.error_pages import PageRoute
 from app.web.failures.decision import decision_view
 from app.web.failures.failure_forms import switch_choices
 from app.web.failures.failure_pages import MOST_BOXES, sent_names
-from app.web.planning.form import FormProblem
+from app.web.forms import FormProblem
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput
 from cluster_models.health.events import EntityKind, HealthState

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.documents.framework import SETTINGS, GradientPrecision, WireFact
-from app.web.planning.form import label
+from app.web.planning.form import DEGREES
 from cluster_models.cluster.gpus import Precision
 from cluster_models.training.framework_choices import (
     AttentionKernels,
@@ -59,21 +59,21 @@ _WORDS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The list of one setting of the framework, with its explanation."""
+    """The list of one setting of the framework, with its explanation; ``name`` is that of its input."""
 
     name: str
-    label: str
     options: Options
     hint: str
 
     @classmethod
     def of(cls, fact: WireFact) -> Setting:
         """The list that offers what the fact can be, empty where it is a number."""
+        name = f"framework_settings.{fact.name}"
         if fact.kind is int:
-            return cls(fact.name, label(fact.name), (), fact.fact.meaning)
+            return cls(name, (), fact.fact.meaning)
         words = tuple((each, _WORDS.get(each, each)) for each in fact.choices)
         own = words or (("true", "yes"), ("false", "no"))
-        return cls(fact.name, label(fact.name), (_AS_FRAMEWORK, *own), fact.fact.meaning)
+        return cls(name, (_AS_FRAMEWORK, *own), fact.fact.meaning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,20 +158,7 @@ class Choices:
         (Choice.FASTEST, "the fastest"),
         (Choice.ROBUST, "the most robust"),
     )
-    degrees: Options = (
-        ("tensor", "Tensor (TP)"),
-        ("pipeline", "Pipeline (PP)"),
-        ("data", "Data (DP)"),
-        ("context", "Context (CP)"),
-        ("expert", "Expert (EP)"),
-        ("expert_tensor", "Expert tensor parallel size (ETP)"),
-        ("virtual_pipeline", "Virtual stages (VPP)"),
-        ("micro_batch", "Micro-batch, sequences"),
-        ("recompute_layers", "Layers of each chunk that run again whole (0: all)"),
-        ("sharding_ranks", "Data ranks of a group that shards parameters (0: all)"),
-        ("optimizer_offload", "Optimizer states in nodes' memory, percent"),
-        ("head_ranks", "Context ranks that exchange heads, in a hierarchical exchange"),
-    )
+    degrees: tuple[str, ...] = tuple(DEGREES)
 
 
 def shipped_frameworks() -> Options:

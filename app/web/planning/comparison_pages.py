@@ -19,9 +19,9 @@ from app.services.planning import plans
 from app.services.planning.comparisons import compare_stored
 from app.web.drawing import Drawing
 from app.web.error_pages import PageRoute
+from app.web.forms import FormProblem, Typed, number, sentence_of
 from app.web.listing import plan_line
 from app.web.origin import sent_form
-from app.web.planning.form import FormProblem, Typed, number, sentence_of
 from app.web.planning.waterfall import waterfall
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput

@@ -21,22 +21,10 @@ from app.services.pagination import MAX_LIMIT
 from app.services.planning import models, plans
 from app.web.error_pages import PageRoute
 from app.web.examples import plan_examples, with_example
+from app.web.forms import FormProblem, Typed
 from app.web.origin import sent_form
 from app.web.planning.choices import choices, shipped_frameworks
-from app.web.planning.form import (
-    FormProblem,
-    Typed,
-    at_fields,
-    blank,
-    degrees_in_use,
-    description_in_use,
-    filled,
-    label,
-    more_in_use,
-    placement_in_use,
-    routing_in_use,
-    settings_in_use,
-)
+from app.web.planning.form import at_fields, blank, filled, label, open_parts
 from app.web.planning.outlook import FormOutlook, prefilled
 from app.web.planning.plan_form import PlanForm, cluster_again, model_again
 from app.web.planning.plan_request import plan_request
@@ -132,12 +120,8 @@ def _form(
         ),
         shipped=shipped_frameworks(),
         examples=plan_examples(serving=False),
-        more_open=more_in_use(values, found) or description_in_use(values, found),
-        degrees_open=degrees_in_use(values, found),
-        placement_open=placement_in_use(values, found),
-        settings_open=settings_in_use(values, found),
-        description_open=description_in_use(values, found),
-        routing_open=routing_in_use(values, found),
+        opened=open_parts(values, found),
+        label=label,
     )
 
 

@@ -17,7 +17,8 @@ from app.db.engine import SessionFactory
 from app.presentation.outlook import OutlookWords, outlook_words
 from app.services.planning.pricing_beside import outlook_of
 from app.services.planning.requests import PlanRequest, ServingPlanRequest
-from app.web.planning.form import UPLOADS, Typed
+from app.web.forms import Typed
+from app.web.planning.form import UPLOADS
 
 LONGEST_LINK: Final = 6_000
 """Characters of an address that every browser and proxy takes."""

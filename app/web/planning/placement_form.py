@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from app.documents.reading import parse_text
+from app.web.forms import names, number
 from cluster_models.errors import InvalidInput
 
 FIELDS: Final = (
@@ -19,8 +19,6 @@ FIELDS: Final = (
     "spares_per",
     "require_nodes",
     "placement_text",
-    "survive",
-    "memory_checkpoint",
 )
 _LISTS: Final = ("spread", "keep_together", "spares", "require_nodes")
 _KEPT: Final = {"pipeline": "keep_pipeline_within", "stage": "keep_stage_within"}
@@ -42,13 +40,11 @@ LABELS: Final = {
     "spares_per": "in each",
     "require_nodes": "Nodes to use",
     "placement_text": "More placement rules",
-    "survive": "Losses to survive",
-    "memory_checkpoint": "Checkpoints in memory",
 }
 
 
-def placement_data(values: Mapping[str, Any], number: Any) -> dict[str, Any]:
-    """The placement part of the workload document; ``number`` reads what is typed into a field for numbers.
+def placement_data(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The placement part of the workload document.
 
     Raises ``InvalidInput`` where the box does not hold a mapping.
     """
@@ -63,7 +59,7 @@ def placement_data(values: Mapping[str, Any], number: Any) -> dict[str, Any]:
     if typed["spares"] or typed["spares_per"]:
         per = {"per": typed["spares_per"]} if typed["spares_per"] else {}
         rules["spares"].append({"count": number(typed["spares"] or "1"), **per})
-    rules["require_nodes"] = [name.strip() for name in re.split(r"[,\n]", typed["require_nodes"]) if name.strip()]
+    rules["require_nodes"] = names(typed["require_nodes"])
     return _with_box(rules, typed["placement_text"])
 
 
@@ -105,22 +101,3 @@ def placement_anchor(path: str) -> str:
     if path.startswith("require_nodes"):
         return "require_nodes"
     return _ANCHORS.get(path, "placement_text")
-
-
-def survival_data(values: Mapping[str, Any], number: Any) -> dict[str, Any]:
-    """The fields of the workload document that say what must survive; ``number`` as in ``placement_data``."""
-    data: dict[str, Any] = {}
-    if parts := [part for part in re.split(r"[,\n]", str(values["survive"])) if part.strip()]:
-        pairs = [part.partition(":") for part in parts]
-        data["survive"] = {label.strip(): number(count) if colon else 1 for label, colon, count in pairs}
-    if values["memory_checkpoint"]:
-        data["memory_checkpoint"] = values["memory_checkpoint"] == "true"
-    return data
-
-
-def survival_filled(workload: Mapping[str, Any]) -> dict[str, str]:
-    """Texts of those fields for a workload document."""
-    return {
-        "survive": ", ".join(f"{label}: {count}" for label, count in workload.get("survive", {}).items()),
-        "memory_checkpoint": "true" if workload.get("memory_checkpoint") else "",
-    }

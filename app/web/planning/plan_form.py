@@ -18,7 +18,8 @@ from app.documents.model import ModelDocument
 from app.resources import Service, service_of
 from app.services.clusters import clusters
 from app.services.errors import NotFound
-from app.web.planning.form import FormProblem, Typed, typed
+from app.web.forms import FormProblem, Typed
+from app.web.planning.form import typed
 from app.web.planning.outlook import FormOutlook, form_outlook
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidInput

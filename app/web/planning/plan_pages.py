@@ -20,10 +20,10 @@ from app.services.pagination import MAX_LIMIT
 from app.services.planning import plans
 from app.services.planning.plans import PlanRecord
 from app.web.error_pages import PageRoute
+from app.web.forms import FormProblem
 from app.web.listing import PlanLine, plan_head, plan_line, plan_lines
 from app.web.planning.exports import Exports, exports_of, given_options, option_label, preview_of
 from app.web.planning.fleet_pages import fleet_plan_page
-from app.web.planning.form import FormProblem
 from app.web.planning.progress import ProgressNow, progress_now
 from app.web.planning.result import nothing_fits, result
 from app.web.planning.schedule import ZOOMS, Window

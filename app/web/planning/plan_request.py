@@ -25,7 +25,8 @@ from app.documents.workload import WorkloadDocument
 from app.services.field_paths import errors_under
 from app.services.planning.requests import OptionsDocument, PlanRequest, RoutingWeights
 from app.web.experts.workload_weights import weights_of
-from app.web.planning.form import Typed, options_data, workload_data
+from app.web.forms import Typed
+from app.web.planning.form import options_data, workload_data
 from cluster_models.errors import InvalidInput
 
 D = TypeVar("D", bound=Document)

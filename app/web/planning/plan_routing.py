@@ -8,7 +8,7 @@ from app.documents.routing import RoutedWorkloadDocument, RoutingDocument, plann
 from app.services.experts import routing
 from app.services.pagination import MAX_LIMIT
 from app.web.experts.workload_weights import weight_lines
-from app.web.planning.form import Typed
+from app.web.forms import Typed
 from cluster_models.errors import InvalidInput
 from solver.problem import PlanningProblem
 

@@ -23,9 +23,9 @@ from app.services.errors import NotReady
 from app.services.planning import plans
 from app.services.planning.sensitivity import sensitivity_of
 from app.web.error_pages import PageRoute
+from app.web.forms import FormProblem, Typed, number, sentence_of
 from app.web.listing import plan_line
 from app.web.origin import sent_form
-from app.web.planning.form import FormProblem, Typed, number, sentence_of
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput
 from cluster_models.training.sensitivity import Sensitivity

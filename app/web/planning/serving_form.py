@@ -11,8 +11,9 @@ from app.documents.reading import Document, FieldProblem, parse_text, read_docum
 from app.documents.serving import ServingWorkloadDocument
 from app.services.field_paths import errors_under
 from app.services.planning.requests import OptionsDocument, ServedModelRequest, ServingPlanRequest
+from app.web.forms import FormProblem, Typed, names, number, sentence_of
 from app.web.planning.choices import TURNS, Options
-from app.web.planning.form import FormProblem, Typed, names, number, options_data, sentence_of
+from app.web.planning.form import options_data
 from app.web.planning.plan_request import asked_cluster, asked_model, background, read_parts
 from cluster_models.serving.engines import DEFAULT_ENGINE, serving_engines
 from cluster_models.serving.goal import PINNABLE, ServingMode, ServingObjective

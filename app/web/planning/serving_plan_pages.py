@@ -24,11 +24,11 @@ from app.services.planning.plans import PlanRecord
 from app.web.clusters.cluster import leaves
 from app.web.error_pages import PageRoute
 from app.web.examples import plan_examples, with_example
+from app.web.forms import FormProblem, Typed
 from app.web.listing import plan_head
 from app.web.origin import sent_form
 from app.web.planning.choices import pasted_or
 from app.web.planning.exports import given_options, option_label
-from app.web.planning.form import FormProblem, Typed
 from app.web.planning.outlook import FormOutlook, prefilled
 from app.web.planning.plan_form import PlanForm, cluster_again, model_again
 from app.web.planning.progress import ProgressNow

@@ -17,8 +17,8 @@ from app.db.engine import transaction
 from app.presentation.keys import KEY_COLUMNS, key_cells
 from app.resources import service_of
 from app.web.error_pages import PageRoute
+from app.web.forms import FormProblem
 from app.web.origin import sent_form
-from app.web.planning.form import FormProblem
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput
 

@@ -23,8 +23,8 @@ from app.services.pagination import MAX_LIMIT
 from app.services.webhooks import webhook_deliveries, webhooks
 from app.services.webhooks.webhooks import EventType
 from app.web.error_pages import PageRoute
+from app.web.forms import FormProblem, Typed
 from app.web.origin import sent_form
-from app.web.planning.form import FormProblem, Typed
 from app.web.rendering import page
 from app.web.service.webhooks import Secret, delivery_rows, endpoint_row, event_types, source_row
 from cluster_models.errors import InvalidInput

@@ -52,7 +52,7 @@ def test_rules_survive_the_document_the_database_and_the_form(rules: PlacementRu
     written = WorkloadDocument.from_value(workload).model_dump(mode="json")
     assert read_document(WorkloadDocument, written, what="workload").to_value() == workload
     assert load(TrainingWorkload, jsonable(workload)) == workload
-    typed = placement_data(placement_filled(written["placement"]), int)
+    typed = placement_data(placement_filled(written["placement"]))
     again = read_document(PlacementRulesDocument, typed, what="placement").to_value()
     assert {name: set(getattr(again, name)) for name in again.__slots__} == {
         name: set(getattr(rules, name)) for name in rules.__slots__

@@ -10,7 +10,7 @@ from starlette.datastructures import FormData
 from app.documents.framework import settings_of
 from app.documents.reading import FieldProblem, problems_of, read_document
 from app.documents.workload import WorkloadDocument
-from app.web.planning.form import at_fields, blank, degrees_in_use, filled, options_data, typed, workload_data
+from app.web.planning.form import at_fields, blank, filled, open_parts, options_data, typed, workload_data
 from app.web.planning.plan_request import plan_request
 from cluster_models.errors import InvalidInput
 from cluster_models.training.framework_choices import AttentionKernels, CudaGraphs, ExpertDispatch, Float8Scaling
@@ -81,12 +81,12 @@ def test_a_workload_survives_the_form() -> None:
         ("sequence_length", "1.5", "whole number"),
         ("global_batch_sequences", "0", "at least 1"),
         ("global_batch_sequences", "", "missing"),
-        ("memory_headroom_percent", "120", "less than 1"),
+        ("memory_headroom_fraction", "1.2", "less than 1"),
         ("recompute", (), "give at least one"),
-        ("pinned_tensor", "-8", "at least 1"),
-        ("forbidden_context", "2, x", "whole number"),
+        ("pinned.tensor", "-8", "at least 1"),
+        ("forbidden.context", "2, x", "whole number"),
         ("max_gpus", "9" * 60, "whole number"),
-        ("cuda_graphs", "some", "none"),
+        ("framework_settings.cuda_graphs", "some", "none"),
     ],
 )
 def test_problems_stand_at_the_field_they_concern(field: str, text: object, words: str) -> None:
@@ -114,9 +114,11 @@ def test_a_problem_of_no_field_is_kept() -> None:
 
 def test_pinned_degrees_keep_their_part_of_the_form_open() -> None:
     """Nobody has to look for a field that is filled or wrong."""
-    assert not degrees_in_use(_typed(), ())
-    assert degrees_in_use(_typed(pinned_tensor="8"), ())
-    assert degrees_in_use(_typed(), at_fields([FieldProblem("workload.forbidden.context", [2], "is odd")]))
+    assert not open_parts(blank(time_limit_s=60), ())
+    assert open_parts(_typed(**{"pinned.tensor": "8"}), ()) == {"degrees"}
+    assert open_parts(_typed(), at_fields([FieldProblem("workload.forbidden.context", [2], "is odd")])) == {
+        "degrees"
+    }
 
 
 def test_empty_search_options_are_left_to_the_service() -> None:

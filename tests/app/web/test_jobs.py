@@ -23,7 +23,7 @@ from app.services.planning import plans, solves
 from app.services.running import occupancy, running_jobs, running_plans
 from app.services.running.running_jobs import JobRecord
 from app.web.failures import recovery_form
-from app.web.planning.form import FormProblem
+from app.web.forms import FormProblem, sent_words
 from cluster_models.jobs.running import RecoveryPolicy
 from solver.problem import PlanningProblem, SearchOptions
 from tests.app.running_rows import CLUSTER, add_cluster, add_job
@@ -274,7 +274,7 @@ def test_a_form_that_nobody_touched_changes_nothing(policy: RecoveryPolicy, weig
     )
     found: list[FormProblem] = []
     form = recovery_form.TRAINING
-    read = recovery_form.worth_of(form, recovery_form.typed(data, recovery_form.filled(form)), found, policy)
+    read = recovery_form.worth_of(form, sent_words(data, recovery_form.filled(form)), found, policy)
     assert found == []
     assert read.weight == weight
     assert read.recovery is not None

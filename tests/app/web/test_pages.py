@@ -16,7 +16,6 @@ from fastapi.testclient import TestClient
 from app.db.engine import make_engine, make_read_session_factory, make_session_factory, transaction
 from app.db.status import PlanStatus
 from app.documents.cluster import ClusterDocument
-from app.documents.framework import FrameworkSettings
 from app.jobs.client import JobClient
 from app.main import create_app
 from app.metrics import make_metrics
@@ -26,7 +25,7 @@ from app.services.clusters import snapshots
 from app.services.planning import plans, solves
 from app.settings import Settings
 from app.trusted_requests import TrustedRequests
-from app.web.planning.form import label
+from app.web.planning.form import WORKLOAD, label
 from app.web.routes import router
 from solver.problem import PlanningProblem, Progress, SearchOptions
 from tests.app.shared_routes import with_shared_routes
@@ -105,11 +104,10 @@ def test_no_page_holds_scripts_or_styles_in_line(browser: TestClient, service: S
         assert "onclick" not in text
 
 
-def test_the_form_offers_every_setting_of_the_framework(browser: TestClient) -> None:
+def test_the_form_has_an_input_for_every_field_of_the_workload(browser: TestClient) -> None:
     """One that the page leaves out could not be seen when a plan is asked for again; problems call it the same."""
-    text = browser.get("/plans/new").text
-    labels = [f'<label for="{name}">{label(name)}</label>' for name in FrameworkSettings.model_fields]
-    assert [each for each in labels if each not in text] == []
+    text = unescape(browser.get("/plans/new").text)
+    assert [each for each in WORKLOAD.inputs if f'name="{each}"' not in text or label(each) not in text] == []
 
 
 def test_a_form_with_mistakes_comes_back_whole(browser: TestClient) -> None:
