@@ -23,16 +23,26 @@ class Kept(Generic[K, V]):
 
     def get(self, key: K, make: Callable[[], V]) -> V:
         """The value of ``key``, made where it is not kept."""
+        if (kept := self.find(key)) is not None:
+            return kept
+        value = make()
+        self.keep(key, value)
+        return value
+
+    def find(self, key: K) -> V | None:
+        """The value of ``key``, if it is kept."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
-                return self._values[key]
-        value = make()
+            return self._values.get(key)
+
+    def keep(self, key: K, value: V) -> None:
+        """Keep ``value`` in place of any earlier one of ``key``."""
         with self._lock:
-            if key not in self._values:
-                self._values[key] = value
-                self._total += self._weight(value)
+            if (earlier := self._values.pop(key, None)) is not None:
+                self._total -= self._weight(earlier)
+            self._values[key] = value
+            self._total += self._weight(value)
             while self._total > self._most:
                 _, oldest = self._values.popitem(last=False)
                 self._total -= self._weight(oldest)
-        return value

@@ -66,6 +66,7 @@ from app.jobs.client import JobClient
 from app.jobs.runtime import JobRuntime, lock_data_folder
 from app.jobs.worker import run_worker
 from app.logs import configure_logs
+from app.looks import Looks
 from app.metrics import Metrics, make_metrics
 from app.problems import PROBLEM_RESPONSE
 from app.request_log import ObservedRequests
@@ -74,6 +75,7 @@ from app.settings import DEFAULT_TENANT, Role, Settings
 from app.startup import connect, explained, listening_socket
 from app.tracing import start_tracing
 from app.trusted_requests import TrustedRequests
+from app.unchanged_answers import UnchangedAnswers
 from app.warming import warm_up_beside
 from app.web import manual
 from app.web.routes import router as pages
@@ -148,7 +150,7 @@ def create_app(settings: Settings, *, tenant: str = DEFAULT_TENANT) -> FastAPI:
 
     Where anybody may use it, they use it as ``tenant``.
     """
-    metrics = make_metrics()
+    metrics, looks = make_metrics(), Looks()
     app = DescribedApp(
         title="Meshwright",
         version=version("meshwright"),
@@ -174,8 +176,9 @@ def create_app(settings: Settings, *, tenant: str = DEFAULT_TENANT) -> FastAPI:
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=settings.max_body_bytes)
     app.add_middleware(problems.DeclaredSize, max_bytes=settings.max_body_bytes)
     provider.install(app, settings)
-    app.add_middleware(AccessControl, settings=settings, tenant=tenant)
     app.add_middleware(GZipMiddleware, minimum_size=2000, compresslevel=5)
+    app.add_middleware(UnchangedAnswers, looks=looks)
+    app.add_middleware(AccessControl, settings=settings, tenant=tenant, looks=looks)
     app.add_middleware(TrustedRequests, hosts=settings.known_hosts)
     app.add_middleware(ObservedRequests, metrics=metrics, logs_reads=settings.log_reads)
     app.add_middleware(ConditionalRequests)

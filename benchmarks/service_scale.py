@@ -44,6 +44,7 @@ EXAMPLES: Final = Path("examples")
 SAMPLES: Final = 100_000
 A_REQUEST: Final = 10_000
 CONNECTIONS: Final = 8
+READS_A_SECOND: Final = 500.0
 LONGEST_START_S: Final = 300.0
 
 
@@ -120,15 +121,17 @@ def reads(seconds: float) -> None:
         plan = [_asked(client, "h100-17-nodes", "llama-3-70b", "llama-3-70b-8k", limit_s=600.0) for _ in range(2)]
         wait(lambda: all(client.get(f"/plans/{each}").json()["status"] == "running" for each in plan))
         paths = [f"{PREFIX}/clusters", f"{PREFIX}/plans", f"{PREFIX}/plans/{plan[0]}"]
-        used, times = _cpu_s(web), _read(here.port, paths, seconds)
-        used = _cpu_s(web) - used
+        print(f"While two plans are solved, on {CONNECTIONS} connections:")
+        for rate, asked in (
+            (None, "as many as there are answers"),
+            (READS_A_SECOND, f"{READS_A_SECOND:.0f} a second"),
+        ):
+            used, times = _cpu_s(web), _read(here.port, paths, seconds, rate)
+            used = _cpu_s(web) - used
+            print(f"{asked}: {len(times) / seconds:.0f} reads a second, {_times(times)};", end=" ")
+            print(f"{1e3 * used / len(times):.2f} ms of the web process's processor time each", flush=True)
         for each in plan:
             client.post(f"/plans/{each}/cancel").raise_for_status()
-    print(
-        f"{len(times) / seconds:.0f} reads a second on {CONNECTIONS} connections while two plans are solved:",
-        end=" ",
-    )
-    print(f"{_times(times)}; {1e3 * used / len(times):.2f} ms of the web process's processor time each")
 
 
 def ingest() -> None:
@@ -216,10 +219,16 @@ def _write(here: Site, done: threading.Event) -> None:
             client.post("/clusters/two-nodes/measurements", json={"measurement_tables": [table]}).raise_for_status()
 
 
-def _read(port: int, paths: list[str], seconds: float) -> list[float]:
-    """Seconds that each read took, of several connections that ask for the paths in turn."""
+def _read(port: int, paths: list[str], seconds: float, rate: float | None = None) -> list[float]:
+    """Seconds that each read took, of several connections that ask for the paths in turn.
+
+    With ``rate``, in reads a second, each is due at its moment and counted from that, however late it was sent.
+    """
     times: list[float] = []
-    threads = [threading.Thread(target=_ask, args=(port, paths, seconds, times)) for _ in range(CONNECTIONS)]
+    threads = [
+        threading.Thread(target=_ask, args=(port, paths, _moments(seconds, rate, number), times))
+        for number in range(CONNECTIONS)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -227,18 +236,26 @@ def _read(port: int, paths: list[str], seconds: float) -> list[float]:
     return times
 
 
-def _ask(port: int, paths: list[str], seconds: float, times: list[float]) -> None:
-    connection, until = http.client.HTTPConnection("127.0.0.1", port), time.perf_counter() + seconds
-    for path in itertools.cycle(paths):
-        if (began := time.perf_counter()) >= until:
-            connection.close()
-            return
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        answer.read()
-        if answer.status != http.client.OK:
-            raise RuntimeError(f"{path}: {answer.status}")
-        times.append(time.perf_counter() - began)
+def _moments(seconds: float, rate: float | None, number: int) -> Iterator[float]:
+    """When the reads of one connection are due: at once after each other, or at its share of a rate."""
+    began = time.perf_counter()
+    if rate is None:
+        while (now := time.perf_counter()) < began + seconds:
+            yield now
+    else:
+        yield from (began + due / rate for due in range(number, int(seconds * rate), CONNECTIONS))
+
+
+def _ask(port: int, paths: list[str], moments: Iterator[float], times: list[float]) -> None:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
+        for path, due in zip(itertools.cycle(paths), moments, strict=False):
+            time.sleep(max(0.0, due - time.perf_counter()))
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            answer.read()
+            if answer.status != http.client.OK:
+                raise RuntimeError(f"{path}: {answer.status}")
+            times.append(time.perf_counter() - due)
 
 
 def _times(times: list[float]) -> str:

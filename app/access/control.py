@@ -6,7 +6,9 @@ The scope that a route needs is checked by ``app.access.admission``, and what wa
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote
 
@@ -20,18 +22,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access import audit
 from app.access.audit import Act
+from app.access.keys import USE_NOTED_EVERY
 from app.access.limits import RequestLimits
 from app.access.principals import ANYBODY, NOBODY, Principal
 from app.access.requests import (
     InvalidCredentials,
     admit,
-    carries_credentials,
+    credentials_digest,
     known_actor,
     note_use,
     read_credentials,
 )
 from app.access.rights import name_of, right_of
 from app.db.engine import DATABASE_AWAY, transaction
+from app.kept import Kept
+from app.looks import Looks
 from app.problems import problem_response
 from app.resources import service_of
 from app.settings import Settings
@@ -39,6 +44,8 @@ from app.web.error_pages import failure_page, wants_page
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 SIGN_IN: Final = "/sign-in"
+MOST_KNOWN: Final = 1000
+"""Keys and cookies that a process recognises without reading them again."""
 PUBLIC: Final = re.compile(
     r"/healthz|/readyz|/problems/[^/]*|/static/[^/]*|/profiler/[^/]*|/sign-in(/.*)?|/sign-out|/api/v1/openapi\.json"
 )
@@ -51,8 +58,11 @@ log = structlog.get_logger(__name__)
 class AccessControl:
     """Refuses requests without credentials, those over their limit, and forms that no page of ours sent."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, tenant: str) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, tenant: str, looks: Looks) -> None:
         self._app = app
+        self._looks = looks
+        self._known = Kept[str, tuple[str, Principal]](MOST_KNOWN)
+        self._noted = Kept[str, float](MOST_KNOWN)
         self._limits = RequestLimits(settings.requests_per_minute)
         self._unknown = replace(ANYBODY, tenant_id=tenant) if settings.is_open else NOBODY
 
@@ -63,7 +73,7 @@ class AccessControl:
             return
         request = Request(scope)
         try:
-            principal = await _principal(request) or self._unknown
+            principal = await self._principal(request) or self._unknown
         except InvalidCredentials:
             await _refusal(request, "The key is unknown, expired or revoked.")(scope, receive, send)
             return
@@ -78,7 +88,30 @@ class AccessControl:
         admit(request, principal)
         await self._app(scope, receive, _with_audit(request, principal, send))
         if principal.key_id is not None:
-            await run_in_threadpool(_note_use, request, principal)
+            await self._note_use(request, principal.key_id)
+
+    async def _principal(self, request: Request) -> Principal | None:
+        """Who the credentials of a request stand for; raises ``InvalidCredentials``.
+
+        The database is asked again once anything was stored in it.
+        """
+        if (digest := credentials_digest(request)) is None:
+            return None
+        mark = await self._looks.mark(request)
+        known_at, known = self._known.find(digest) or (None, NOBODY)
+        if mark is not None and known_at == mark and not known.is_over(datetime.now(UTC)):
+            return known
+        found = await run_in_threadpool(read_credentials, request)
+        if found is not None and mark is not None:
+            self._known.keep(digest, (mark, found))
+        return found
+
+    async def _note_use(self, request: Request, key_id: str) -> None:
+        """Write down that a key was used, unless this process did a moment ago."""
+        now, noted = time.monotonic(), self._noted.find(key_id)
+        if noted is None or now - noted > USE_NOTED_EVERY.total_seconds():
+            self._noted.keep(key_id, now)
+            await run_in_threadpool(_note_use, request, key_id)
 
     def _refused(self, request: Request, principal: Principal) -> Response | None:
         path, is_change = request.url.path, request.method not in SAFE_METHODS
@@ -96,11 +129,6 @@ class AccessControl:
 def too_many(request: Request, detail: str, wait_s: int) -> Response:
     """The answer to a request over a limit."""
     return _answer(request, 429, "too-many-requests", detail, {"Retry-After": str(wait_s)})
-
-
-async def _principal(request: Request) -> Principal | None:
-    """Who the credentials of a request stand for; raises ``InvalidCredentials``."""
-    return await run_in_threadpool(read_credentials, request) if carries_credentials(request) else None
 
 
 def _is_from_browser(request: Request) -> bool:
@@ -164,8 +192,8 @@ def _record(request: Request, act: Act) -> None:
         log.exception("act_not_recorded", action=act.action, subject=act.subject, reason=str(error)[:300])
 
 
-def _note_use(request: Request, principal: Principal) -> None:
+def _note_use(request: Request, key_id: str) -> None:
     try:
-        note_use(request, principal)
+        note_use(request, key_id)
     except SQLAlchemyError as error:
         log.warning("use_of_key_not_noted", reason=str(error)[:300])

@@ -117,7 +117,13 @@ def note_use(session: Session, *, key_id: str, now: datetime) -> None:
 def principal_of(key: ApiKey) -> Principal:
     """Who sends requests with a key."""
     return Principal(
-        key.tenant_id, key.name, frozenset(key.scopes), key.id, f"key:{key.id}", key.requests_per_minute
+        key.tenant_id,
+        key.name,
+        frozenset(key.scopes),
+        key.id,
+        f"key:{key.id}",
+        key.requests_per_minute,
+        expires_at=key.expires_at,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
@@ -36,7 +37,7 @@ class Principal:
     """Who sends a request: a tenant's key, somebody signed in, anybody, or nobody that is known.
 
     ``key_id`` is the public part of the key.  ``limited_as`` names what requests are counted under; empty where
-    they are not.
+    they are not.  The credentials end at ``expires_at``.
     """
 
     tenant_id: str
@@ -46,6 +47,11 @@ class Principal:
     limited_as: str = ""
     requests_per_minute: int | None = None
     by_cookie: bool = False
+    expires_at: datetime | None = None
+
+    def is_over(self, now: datetime) -> bool:
+        """Whether the credentials have ended."""
+        return self.expires_at is not None and self.expires_at <= now
 
 
 NOBODY: Final = Principal("", "", frozenset())

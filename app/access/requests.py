@@ -9,7 +9,7 @@ from fastapi import Request
 
 from app.access import keys, sign_ins
 from app.access.principals import Principal
-from app.access.tokens import PREFIX
+from app.access.tokens import PREFIX, digest_of
 from app.resources import TENANT, Service, whole_service_of
 from app.services.decisions.replan_steps import Actor
 
@@ -22,9 +22,12 @@ class InvalidCredentials(Exception):
     """The request carries a key that opens nothing."""
 
 
-def carries_credentials(request: Request) -> bool:
-    """Whether a request carries a key or a cookie, valid or not."""
-    return bearer_of(request) is not None or COOKIE in request.cookies
+def credentials_digest(request: Request) -> str | None:
+    """Digest of the key or the cookie that a request carries, valid or not; ``None`` without either."""
+    if (key := bearer_of(request)) is not None:
+        return digest_of(f"key {key}")
+    cookie = request.cookies.get(COOKIE)
+    return None if cookie is None else digest_of(f"cookie {cookie}")
 
 
 def bearer_of(request: Request) -> str | None:
@@ -72,10 +75,8 @@ def known_actor(request: Request) -> Actor | None:
     return Actor(principal.name, verified=True) if principal is not None and principal.name else None
 
 
-def note_use(request: Request, principal: Principal) -> None:
+def note_use(request: Request, key_id: str) -> None:
     """Write down that a key was used."""
-    if principal.key_id is None:
-        return
     service = whole_service_of(request)
     with service.sessions() as session, session.begin():
-        keys.note_use(session, key_id=principal.key_id, now=datetime.now(UTC))
+        keys.note_use(session, key_id=key_id, now=datetime.now(UTC))

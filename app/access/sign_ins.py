@@ -34,11 +34,15 @@ def signed_in(session: Session, cookie: str, *, now: datetime) -> Principal | No
     row = session.get(SignInRow, tokens.digest_of(cookie))
     if row is None or row.expires_at <= now:
         return None
-    if row.key_id is not None and not _is_valid(session, row.key_id, now):
-        return None
+    ends = [row.expires_at]
+    if row.key_id is not None:
+        key = session.get(ApiKeyRow, row.key_id)
+        if key is None or key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= now):
+            return None
+        ends += [key.expires_at] if key.expires_at is not None else []
     scopes = frozenset(Scope(scope) for scope in row.scopes["scopes"])
     counted = f"key:{row.key_id}" if row.key_id else f"person:{row.tenant_id}:{row.name}"
-    return Principal(row.tenant_id, row.name, scopes, row.key_id, counted, by_cookie=True)
+    return Principal(row.tenant_id, row.name, scopes, row.key_id, counted, by_cookie=True, expires_at=min(ends))
 
 
 def sign_out(session: Session, cookie: str) -> None:
@@ -49,8 +53,3 @@ def sign_out(session: Session, cookie: str) -> None:
 def forget_ended(session: Session, *, now: datetime) -> None:
     """Drop sign-ins that are over."""
     session.execute(delete(SignInRow).where(SignInRow.expires_at <= now))
-
-
-def _is_valid(session: Session, key_id: str, now: datetime) -> bool:
-    row = session.get(ApiKeyRow, key_id)
-    return row is not None and row.revoked_at is None and (row.expires_at is None or now < row.expires_at)
