@@ -49,7 +49,8 @@ _DOCUMENT: Final = Input(json.dumps, lambda name, text: parse_text(text, what=na
 class DocumentForm:
     """The inputs for the fields of a document.
 
-    ``keys`` are the inputs of a mapping, by its path; fields of ``without`` have inputs of another kind.
+    ``keys`` are the inputs of a mapping, by its path; of ``parts``, which may be absent, each field is an input;
+    fields of ``without`` have inputs of another kind.
     """
 
     def __init__(
@@ -57,9 +58,10 @@ class DocumentForm:
         document: type[BaseModel],
         *,
         keys: Mapping[str, Sequence[str]] | None = None,
+        parts: Iterable[str] = (),
         without: Iterable[str] = (),
     ) -> None:
-        self.inputs: Final = dict(_inputs(document, keys or {}, frozenset(without)))
+        self.inputs: Final = dict(_inputs(document, keys or {}, frozenset(parts), frozenset(without)))
 
     def blank(self) -> Typed:
         """Inputs without a text, no box ticked."""
@@ -85,26 +87,34 @@ class DocumentForm:
                 place[last] = each.value(name, values[name])
         return data
 
-    def input_of(self, path: str) -> str:
-        """The input that a path of the document concerns, empty where there is none."""
-        parts = re.sub(r"\[\d+\]", "", path).split(".")
+    def input_of(self, path: str, values: Typed) -> str:
+        """The input that a path of the document concerns, a filled one of several; empty where there is none."""
+        whole = re.sub(r"\[\d+\]", "", path)
+        parts = whole.split(".")
         stems = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
-        return next((stem for stem in stems if stem in self.inputs), "")
+        below = [each for each in self.inputs if each.startswith(f"{whole}.")]
+        below.sort(key=lambda each: not values[each])
+        return next((each for each in (*stems, *below) if each in self.inputs), "")
 
 
 def _inputs(
-    document: type[BaseModel], keys: Mapping[str, Sequence[str]], without: frozenset[str], before: str = ""
+    document: type[BaseModel],
+    keys: Mapping[str, Sequence[str]],
+    parts: frozenset[str],
+    without: frozenset[str],
+    before: str = "",
 ) -> Iterator[tuple[str, Input]]:
     for field, info in document.model_fields.items():
         name = before + field
         if name in without:
             continue
         annotation, is_optional = _plain(info.annotation)
+        is_part = isinstance(annotation, type) and issubclass(annotation, BaseModel)
         if name in keys:
             of_key = _plain(get_args(annotation)[1])[0]
             yield from ((f"{name}.{key}", _input(of_key, is_optional=False)) for key in keys[name])
-        elif isinstance(annotation, type) and issubclass(annotation, BaseModel) and not is_optional:
-            yield from _inputs(annotation, keys, without, f"{name}.")
+        elif is_part and (name in parts or not is_optional):
+            yield from _inputs(annotation, keys, parts, without, f"{name}.")
         else:
             yield name, _input(annotation, is_optional=is_optional)
 

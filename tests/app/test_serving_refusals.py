@@ -69,6 +69,9 @@ def test_a_request_that_cannot_be_is_refused(refusing: TestClient, changes: dict
     _refused(refusing, _body(**changes), field)
 
 
+_DRAFT = "speculation.draft_tokens"
+
+
 @pytest.mark.parametrize(
     ("fields", "anchor", "words"),
     [
@@ -80,10 +83,10 @@ def test_a_request_that_cannot_be_is_refused(refusing: TestClient, changes: dict
         ({"requests_per_s": "inf", "concurrency": ""}, "requests_per_s", "must be a number"),
         ({"weights": "nvfp4", "engine": "trtllm-1.2"}, "weights", "no tensor cores for this format"),
         ({"engine": "atom-0.1"}, "engine", "it is for GPUs of AMD"),
-        ({"draft_tokens": "2", "accepted_tokens": "3"}, "accepted_tokens", "must lie in 0..2"),
-        ({"pinned_tensor": "3"}, "pinned_tensor", "must divide"),
-        ({"pinned_tensor": "32"}, "pinned_tensor", "pin fewer or smaller degrees"),
-        ({"draft_tokens": "2"}, "accepted_tokens", "missing"),
+        ({_DRAFT: "2", "speculation.accepted_tokens": "3"}, "speculation.accepted_tokens", "must lie in 0..2"),
+        ({"pinned.tensor": "3"}, "pinned.tensor", "must divide"),
+        ({"pinned.tensor": "32"}, "pinned.tensor", "pin fewer or smaller degrees"),
+        ({_DRAFT: "2"}, "speculation.accepted_tokens", "missing"),
         ({"avoid_nodes": "nowhere"}, "avoid_nodes", "is not a node"),
         ({"workload_text": "kind: serving\ninput_tokens: 1\n"}, "workload_text", "output_tokens"),
         ({"others_text": "- model: none\n"}, "others_text", "workload"),

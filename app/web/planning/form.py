@@ -53,9 +53,8 @@ UPLOADS: Final = {
         "serving",
         "frameworks",
         "calibration",
-        "trace",
     )
-}
+} | {"trace_file": "trace"}
 """Files that may be sent, and the boxes whose place they take."""
 _BOX_OF: Final = {
     **dict.fromkeys(("cluster", "snapshot", "nodes", "measurements", "gpu_kinds"), "cluster_text"),
@@ -199,7 +198,8 @@ def options_data(values: Typed) -> dict[str, Any]:
 
 def at_fields(problems: Iterable[FieldProblem], *, counts: str = "routing") -> tuple[FormProblem, ...]:
     """Problems of documents at the fields of the form that they concern; ``counts``: where routing came in."""
-    return tuple(_at_field(problem, counts) for problem in problems)
+    usual = blank(time_limit_s=1)
+    return tuple(_at_field(problem, counts, usual) for problem in problems)
 
 
 def open_parts(values: Typed, problems: Sequence[FormProblem]) -> frozenset[str]:
@@ -209,7 +209,7 @@ def open_parts(values: Typed, problems: Sequence[FormProblem]) -> frozenset[str]
     return frozenset(part for part, starts in _PARTS.items() if in_use(changed, problems, starts))
 
 
-def _at_field(problem: FieldProblem, counts: str) -> FormProblem:
+def _at_field(problem: FieldProblem, counts: str, usual: Typed) -> FormProblem:
     path = problem.field.removeprefix("workload.").removeprefix("options.")
     top, _, rest = re.sub(r"\[\d+\]", "", path).partition(".")
     if top == "placement":
@@ -224,7 +224,7 @@ def _at_field(problem: FieldProblem, counts: str) -> FormProblem:
         anchor = counts if top == "routing" else top
         place = problem.field.removeprefix(f"{top}.") + ": " if rest else ""
         return FormProblem(anchor, label(anchor), place + sentence_of(problem))
-    anchor = WORKLOAD.input_of(path) or (top if top in blank(time_limit_s=1) else "")
+    anchor = WORKLOAD.input_of(path, usual) or (top if top in usual else "")
     if not anchor:
         return FormProblem("", "", str(problem))
     return FormProblem(anchor, label(anchor), sentence_of(problem))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -11,42 +10,20 @@ from app.documents.reading import Document, FieldProblem, parse_text, read_docum
 from app.documents.serving import ServingWorkloadDocument
 from app.services.field_paths import errors_under
 from app.services.planning.requests import OptionsDocument, ServedModelRequest, ServingPlanRequest
-from app.web.forms import FormProblem, Typed, names, number, sentence_of
+from app.web.document_form import DocumentForm
+from app.web.forms import FormProblem, Typed, sentence_of
 from app.web.planning.choices import TURNS, Options
 from app.web.planning.form import options_data
 from app.web.planning.plan_request import asked_cluster, asked_model, background, read_parts
-from cluster_models.serving.engines import DEFAULT_ENGINE, serving_engines
+from cluster_models.serving.engines import serving_engines
 from cluster_models.serving.goal import PINNABLE, ServingMode, ServingObjective
 from cluster_models.serving.workload import CacheFormat, WeightFormat
 
-_NUMBERS: Final = {
-    "input_tokens": "Prompt, tokens",
-    "output_tokens": "Answer, tokens",
-    "concurrency": "Requests in flight",
-    "requests_per_s": "Requests a second",
-    "time_to_first_token_ms": "Time to first token at most, ms",
-    "time_per_output_token_ms": "Time per output token at most, ms",
-    "end_to_end_ms": "Time to last token at most, ms",
-    "limit_percentile": "Share of requests that limits hold for",
-    "prefix_share": "Share of a prompt in the cache already",
-    "prefill_imbalance": "Busiest expert rank over the mean, prefill",
-    "decode_imbalance": "Busiest expert rank over the mean, decoding",
-    "memory_fraction": "Memory that the engine takes",
-    "max_gpus": "GPUs to use at most",
-    "max_power_watts": "Power at most, W",
-}
-_UNSAID: Final = {"prefix_share": 0.0}
-"""Values of documents that an empty field means."""
-_WORDS: Final = {
-    "weights": "Weights",
-    "attention_weights": "Attention weights",
-    "kv_cache": "Keys and values",
-    "engine": "Engine",
-    "objective": "Objective",
-}
-_DRAFTS: Final = {"draft_tokens": "Tokens drafted a step", "accepted_tokens": "Drafted tokens that stay"}
-_PINS: Final = {"tensor": "Tensor", "pipeline": "Pipeline", "attention_data": "Attention data", "expert": "Expert"}
-_OTHERS: Final = {
+WORKLOAD: Final = DocumentForm(
+    ServingWorkloadDocument, keys={"pinned": PINNABLE}, parts=("speculation",), without=("kind",)
+)
+PINS: Final = tuple(name for name in WORKLOAD.inputs if name.startswith("pinned."))
+LABELS: Final = {
     "cluster": "Stored cluster",
     "cluster_file": "Cluster file",
     "cluster_text": "Cluster",
@@ -57,16 +34,50 @@ _OTHERS: Final = {
     "workload_text": "Workload",
     "others_text": "More models",
     "calibration": "Calibration",
-    "classes_text": "Classes of requests",
-    "trace_file": "Trace file",
-    "trace_text": "Trace of arrivals",
-    "modes": "Phases",
-    "avoid_nodes": "Nodes to avoid",
     "time_limit_s": "Time limit, seconds",
     "effort": "Effort",
     "background": "Place in the queue",
+    "trace_file": "Trace file",
+    "input_tokens": "Prompt, tokens",
+    "output_tokens": "Answer, tokens",
+    "classes": "Classes of requests",
+    "trace": "Trace of arrivals",
+    "concurrency": "Requests in flight",
+    "requests_per_s": "Requests a second",
+    "weights": "Weights",
+    "attention_weights": "Attention weights",
+    "kv_cache": "Keys and values",
+    "engine": "Engine",
+    "speculation.draft_tokens": "Tokens drafted a step",
+    "speculation.accepted_tokens": "Drafted tokens that stay",
+    "time_to_first_token_ms": "Time to first token at most, ms",
+    "time_per_output_token_ms": "Time per output token at most, ms",
+    "end_to_end_ms": "Time to last token at most, ms",
+    "memory_fraction": "Memory that the engine takes",
+    "prefix_share": "Share of a prompt in the cache already",
+    "limit_percentile": "Share of requests that limits hold for",
+    "prefill_imbalance": "Busiest expert rank over the mean, prefill",
+    "decode_imbalance": "Busiest expert rank over the mean, decoding",
+    "objective": "Objective",
+    "modes": "Phases",
+    "max_gpus": "GPUs to use at most",
+    "max_power_watts": "Power at most, W",
+    "avoid_nodes": "Nodes to avoid",
+    "pinned.tensor": "Tensor",
+    "pinned.pipeline": "Pipeline",
+    "pinned.attention_data": "Attention data",
+    "pinned.expert": "Expert",
+    "objective_weight": "Weight of its answers beside other models'",
 }
-LABELS: Final = _OTHERS | _NUMBERS | _WORDS | _DRAFTS | {f"pinned_{name}": _PINS[name] for name in PINNABLE}
+assert LABELS.keys() >= WORKLOAD.inputs.keys(), "every field of a workload has a label"
+_BOX_OF: Final = {
+    **dict.fromkeys(("cluster", "snapshot", "nodes", "measurements"), "cluster_text"),
+    "model": "model_text",
+    "others": "others_text",
+}
+"""The box that a document was pasted into, by how the fields of its problems begin."""
+_DOCUMENTS: Final = ("classes", "trace")
+"""Fields with places of their own inside, which their problems have to name."""
 _FORMATS: Final = tuple((each.value, each.value) for each in WeightFormat)
 CHOICES: Final[Mapping[str, Options]] = {
     "weights": _FORMATS,
@@ -91,32 +102,14 @@ CHOICES: Final[Mapping[str, Options]] = {
 
 def blank_serving(*, time_limit_s: float) -> Typed:
     """Texts of the form before anybody typed."""
-    return dict.fromkeys(LABELS, "") | {
-        "weights": WeightFormat.BF16.value,
-        "engine": DEFAULT_ENGINE.name,
-        "modes": tuple(mode.value for mode in ServingMode),
-        "time_limit_s": f"{time_limit_s:g}",
-        "effort": "1",
-    }
+    usual = ServingWorkloadDocument(kind="serving").model_dump(mode="json")
+    options = {"time_limit_s": f"{time_limit_s:g}", "effort": "1"}
+    return dict.fromkeys(LABELS, "") | WORKLOAD.blank() | WORKLOAD.texts(usual) | options
 
 
 def filled_serving(values: Typed, workload: Mapping[str, Any]) -> Typed:
     """The form with the fields of a workload document in place."""
-    found = dict(values)
-    for name in (*_NUMBERS, *_WORDS):
-        if workload.get(name) not in (None, _UNSAID.get(name)):
-            found[name] = f"{workload[name]:g}" if isinstance(workload[name], float) else str(workload[name])
-    for name, value in (workload.get("speculation") or {}).items():
-        found[name] = f"{value:g}"
-    for name, value in workload.get("pinned", {}).items():
-        found[f"pinned_{name}"] = str(value)
-    if "modes" in workload:
-        found["modes"] = tuple(map(str, workload["modes"]))
-    if workload.get("classes"):
-        found["classes_text"] = "\n".join(f"- {json.dumps(each)}" for each in workload["classes"])
-    found["trace_text"] = workload.get("trace") or ""
-    found["avoid_nodes"] = ", ".join(workload.get("avoid_nodes", ()))
-    return found
+    return values | WORKLOAD.texts(workload)
 
 
 def serving_request(values: Typed) -> ServingPlanRequest:
@@ -126,21 +119,7 @@ def serving_request(values: Typed) -> ServingPlanRequest:
 
 def workload_data(values: Typed) -> dict[str, Any]:
     """The workload document that the fields of the form spell."""
-    data: dict[str, Any] = {"kind": "serving", "modes": list(values["modes"])}
-    data |= {name: number(values[name]) for name in _NUMBERS if values[name].strip()}
-    data |= {name: values[name] for name in _WORDS if values[name]}
-    if drafts := {name: number(values[name]) for name in _DRAFTS if values[name].strip()}:
-        data["speculation"] = drafts
-    if values["classes_text"].strip():
-        listed = parse_text(values["classes_text"], what="classes")
-        data["classes"] = listed if isinstance(listed, list) else [listed]
-    if values["trace_text"].strip():
-        data["trace"] = values["trace_text"]
-    data["avoid_nodes"] = names(values["avoid_nodes"])
-    data["pinned"] = {
-        name: number(values[f"pinned_{name}"]) for name in PINNABLE if values[f"pinned_{name}"].strip()
-    }
-    return data
+    return {"kind": "serving", **WORKLOAD.data(values)}
 
 
 def at_serving_fields(problems: Iterable[FieldProblem], values: Typed) -> tuple[FormProblem, ...]:
@@ -149,22 +128,16 @@ def at_serving_fields(problems: Iterable[FieldProblem], values: Typed) -> tuple[
 
 
 def _at_field(problem: FieldProblem, values: Typed) -> FormProblem:
-    top, _, rest = re.sub(r"\[\d+\]", "", problem.field).partition(".")
-    whole = {"nodes": "cluster_text", "cluster": "cluster_text", "snapshot": "cluster_text"}
-    whole |= {"measurements": "cluster_text", "model": "model_text", "others": "others_text"}
-    anchor = whole.get(top, "")
-    if top not in whole:
-        in_box = values["workload_text"].strip() and top != "options"
-        path = (rest if top in {"workload", "options"} else problem.field).split(".")
-        pins = (name for name in PINNABLE if values[f"pinned_{name}"].strip())
-        name = "_".join((*path, *pins)[:2]) if path[0] == "pinned" else path[-1]
-        box = next((f"{part}_text" for part in ("classes", "trace") if path[0].startswith(part)), "")
-        if box and not in_box:
-            return FormProblem(box, LABELS[box], str(problem))
-        anchor = "workload_text" if in_box else name if name in LABELS else ""
-        if anchor == name and anchor:
-            return FormProblem(anchor, LABELS[anchor], sentence_of(problem))
-    return FormProblem(anchor, LABELS.get(anchor, ""), str(problem))
+    top, _, rest = problem.field.partition(".")
+    box = _BOX_OF.get(re.sub(r"\[\d+\]", "", top), "")
+    if not box and top != "options" and values["workload_text"].strip():
+        box = "workload_text"
+    if box:
+        return FormProblem(box, LABELS[box], str(problem))
+    path = rest if top in {"workload", "options"} else problem.field
+    anchor = path if path in LABELS else WORKLOAD.input_of(path, values)
+    inside = anchor in _DOCUMENTS or not anchor
+    return FormProblem(anchor, LABELS.get(anchor, ""), str(problem) if inside else sentence_of(problem))
 
 
 def _workload(values: Typed) -> ServingWorkloadDocument:

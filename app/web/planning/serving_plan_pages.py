@@ -24,7 +24,7 @@ from app.services.planning.plans import PlanRecord
 from app.web.clusters.cluster import leaves
 from app.web.error_pages import PageRoute
 from app.web.examples import plan_examples, with_example
-from app.web.forms import FormProblem, Typed
+from app.web.forms import FormProblem, Typed, in_use
 from app.web.listing import plan_head
 from app.web.origin import sent_form
 from app.web.planning.choices import pasted_or
@@ -35,6 +35,7 @@ from app.web.planning.progress import ProgressNow
 from app.web.planning.serving_form import (
     CHOICES,
     LABELS,
+    PINS,
     at_serving_fields,
     blank_serving,
     filled_serving,
@@ -141,6 +142,8 @@ def _form(
             ),
             "models": pasted_or([*(record.name for record in own.items), *catalogue_models()]),
         },
+        pins=PINS,
+        pins_open=in_use(values, found, "pinned."),
         examples=plan_examples(serving=True),
     )
 

@@ -60,34 +60,34 @@ def test_classes_are_typed_as_yaml() -> None:
     """In place of the mean lengths; problems stand at their box, and a workload comes back into it."""
     text = "- {name: chat, share: 3, input_tokens: 512, output_tokens: {quantiles: {p50: 100, p90: 300}}}"
     blank = blank_serving(time_limit_s=60)
-    given, _ = typed(FormData(_form(classes_text=text, input_tokens="", output_tokens="")), blank)
+    given, _ = typed(FormData(_form(classes=text, input_tokens="", output_tokens="")), blank)
     workload = serving_request(given).workload
     assert workload.classes is not None
     assert workload.to_workload().class_names == ("chat",)
     again = filled_serving(blank, workload.model_dump(mode="json", exclude_unset=True))
     assert workload_data(again)["classes"] == workload_data(given)["classes"]
-    fields = _form(classes_text=text.replace("512", "0"), input_tokens="", output_tokens="")
+    fields = _form(classes=text.replace("512", "0"), input_tokens="", output_tokens="")
     wrong, _ = typed(FormData(fields), blank)
     with pytest.raises(InvalidInput) as refused:
         serving_request(wrong)
     (problem,) = at_serving_fields(problems_of(refused.value), wrong)
-    assert (problem.anchor, "classes[0].input_tokens" in problem.text) == ("classes_text", True)
+    assert (problem.anchor, "classes[0].input_tokens" in problem.text) == ("classes", True)
 
 
 def test_a_trace_takes_the_place_of_lengths_and_load() -> None:
     """Its problems stand at its box, and a workload with one comes back into the form."""
     rows = "arrival_s,input_tokens,output_tokens\n0,5,5\n{},5,5\n"
     blank, empty = blank_serving(time_limit_s=60), {"input_tokens": "", "output_tokens": "", "concurrency": ""}
-    given, _ = typed(FormData(_form(trace_text=rows.format(1), **empty)), blank)
+    given, _ = typed(FormData(_form(trace=rows.format(1), **empty)), blank)
     workload = serving_request(given).workload
     assert workload.to_workload().requests_per_s == 1.0
     again = filled_serving(blank, workload.model_dump(mode="json", exclude_unset=True))
     assert workload_data(again)["trace"] == rows.format(1)
-    wrong, _ = typed(FormData(_form(trace_text=rows.format("nan"), **empty)), blank)
+    wrong, _ = typed(FormData(_form(trace=rows.format("nan"), **empty)), blank)
     with pytest.raises(InvalidInput) as refused:
         serving_request(wrong).workload.to_workload()
     (problem,) = at_serving_fields(problems_of(refused.value), wrong)
-    assert (problem.anchor, "row 2" in problem.text) == ("trace_text", True)
+    assert (problem.anchor, "row 2" in problem.text) == ("trace", True)
 
 
 def test_a_plan_goes_from_the_form_to_its_page(client: TestClient) -> None:
@@ -137,7 +137,7 @@ def test_options_of_exports_travel_with_their_links(client: TestClient) -> None:
 
 def test_the_same_questions_come_back(client: TestClient) -> None:
     """With all that was typed; the form of training sends plans of serving on to theirs."""
-    fields = {"pinned_tensor": "2", "max_gpus": "6", "time_to_first_token_ms": "500", "objective": "cost"}
+    fields = {"pinned.tensor": "2", "max_gpus": "6", "time_to_first_token_ms": "500", "objective": "cost"}
     asked = client.post("/plans/new/serving", data=_form(**fields), headers=HEADERS, follow_redirects=False)
     plan_id = asked.headers["Location"].rpartition("/")[2]
     again = client.get("/plans/new", params={"again": plan_id}, follow_redirects=False)
