@@ -12,9 +12,14 @@ from pydantic import Field
 from typer.testing import CliRunner
 
 from app.cli.commands import main
+from app.cli.common_options import Effort, Seed, SolverName
 from app.cli.document_options import with_fields
 from app.documents.reading import Count, Document, Positive
+from app.documents.run_reports import RunReportDocument
 from app.experts.request import PlacementFields
+from app.services.planning.requests import OptionsDocument
+from cluster_models.calibration.training_run import MemoryCounter
+from solver.problem import Backend
 
 
 class Asked(Document):
@@ -28,14 +33,14 @@ class Asked(Document):
 def _typed(*words: str) -> dict[str, Any]:
     """The fields that a command gets for these words."""
     got: dict[str, Any] = {}
-    app = typer.Typer()
+    asking = typer.Typer()
 
-    @app.command()
+    @asking.command()
     @with_fields(Asked, {"ranks": "--ranks", "nodes": "--nodes", "sent_bytes": "--sent"})
     def ask(*, fields: dict[str, Any], loud: bool = False) -> None:
         got.update(fields, loud=loud)
 
-    result = CliRunner().invoke(app, words)
+    result = CliRunner().invoke(asking, words)
     assert (result.exit_code == 0) == bool(got), result.output
     return got
 
@@ -71,3 +76,21 @@ def test_the_list_of_commands_loads_no_request() -> None:
     code = "import sys, app.cli.commands as c; c.main(['--help']); sys.exit('app.experts.request' in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (ended.returncode, "experts" in ended.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(("option", "name"), [(Effort, "effort"), (Seed, "seed")])
+def test_options_spelled_by_hand_allow_what_their_document_allows(option: Any, name: str) -> None:
+    """Those of commands in the list that ``--help`` loads."""
+    (info,) = option.__metadata__
+    limits = OptionsDocument.model_fields[name].metadata
+    assert info.min == max(each.ge for each in limits if hasattr(each, "ge"))
+    assert info.max == min(each.le for each in limits if hasattr(each, "le"))
+
+
+def test_words_of_options_are_those_of_their_documents(capsys: pytest.CaptureFixture[str]) -> None:
+    """Solvers, and counters of memory with the one that is taken where none is typed."""
+    assert SolverName.__metadata__[0].metavar == "|".join(Backend)  # type: ignore[attr-defined]
+    assert main(["runs", "report", "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert all(word in told for word in MemoryCounter if word is not MemoryCounter.FORMULA)
+    assert f"[default: {RunReportDocument.model_fields['memory_counter'].default}]" in told
