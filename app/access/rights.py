@@ -24,7 +24,7 @@ OPEN: Final = Right(None)
 """For everybody: says nothing about any tenant, or is signed by its sender."""
 READ: Final = Right(Scope.READ)
 COMPUTE: Final = Right(Scope.PLAN)
-"""Works something out and stores nothing."""
+"""Works something out and changes nothing."""
 PLAN: Final = Right(Scope.PLAN, changes=True)
 OPERATE: Final = Right(Scope.OPERATE, changes=True)
 SEE_ALL: Final = Right(Scope.ADMIN)
@@ -125,6 +125,7 @@ _PAGES: Final[Mapping[str, Mapping[Right, str]]] = {
     "framework_pages": {READ: "framework_file"},
     "import_pages": {READ: "empty", OPERATE: "look_or_store"},
     "job_pages": {READ: "run_plan job_of_cluster", OPERATE: "register change_job"},
+    "kept_pages": {READ: "kept"},
     "key_pages": {SEE_ALL: "key_list", ADMIN: "make_key end_key"},
     "measuring_pages": {READ: "what_next script"},
     "new_plan_pages": {READ: "new_plan", COMPUTE: "look_ahead", PLAN: "ask_for_plan try_story"},

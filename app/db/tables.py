@@ -24,6 +24,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 import app.db.access_tables
 import app.db.feedback_tables
+import app.db.page_tables
 import app.db.replan_tables
 import app.db.running_tables
 import app.db.webhook_tables  # noqa: F401 - the schema is whole wherever one table of it is known

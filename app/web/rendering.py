@@ -33,7 +33,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["place"] = _place
-    environment.globals |= {"version": version("meshwright"), "has_manual": FOLDER.is_dir()}
+    environment.globals |= {"frame": "base.html", "version": version("meshwright"), "has_manual": FOLDER.is_dir()}
     return environment
 
 

@@ -27,6 +27,7 @@ from app.web.failures.replan import replan_line
 from app.web.failures.replan_pages import router as replan_router
 from app.web.failures.what_if_pages import router as what_if_router
 from app.web.feedback.run_pages import router as run_router
+from app.web.kept_pages import router as kept_router
 from app.web.listing import cluster_line, plan_lines
 from app.web.planning.comparison_pages import router as comparison_router
 from app.web.planning.fleet_pages import router as fleet_router
@@ -83,6 +84,7 @@ def static_file(name: str) -> Response:
 
 router.include_router(sign_in_router)
 router.include_router(audit_router)
+router.include_router(kept_router)
 router.include_router(key_router)
 # before the plans: an address there may be any id
 router.include_router(serving_router)

@@ -158,7 +158,7 @@ def test_the_page_shows_the_same_figures(stored: tuple[TestClient, str]) -> None
     assert f'href="{address}"' in client.get(f"/plans/{plan_id}").text
     assert "Your configuration" in client.get(address).text
     typed = {"launch": "tp2 pp2 recompute=full", "name": "ours", "tokens": "1T", "usd_per_gpu_hour": "2"}
-    answer = client.post(address, data=typed)
+    answer = client.post(address, data=typed, follow_redirects=True)
     assert answer.status_code == 200
     words = told(answer.text)
     asked = {"plan": plan_id, "others": [{"launch": typed["launch"]}], "tokens": 1e12, "usd_per_gpu_hour": 2.0}

@@ -97,7 +97,7 @@ def test_the_page_tells_what_pays_most_and_how_to_write_it(stored: tuple[TestCli
     page = client.get(f"/plans/{plan_id}/sensitivity")
     assert page.status_code == 200
     assert "Seconds for all searches together" in told(page.text)
-    answer = client.post(f"/plans/{plan_id}/sensitivity", data={"time_limit_s": "20"})
+    answer = client.post(f"/plans/{plan_id}/sensitivity", data={"time_limit_s": "20"}, follow_redirects=True)
     words = told(answer.text)
     for part in (
         "one more node would save 20.0 % of it, the most of all",

@@ -63,6 +63,10 @@ def _problems(axe: Any, page: Page, address: str) -> list[str]:
         if page.evaluate("document.documentElement.scrollWidth") > width:
             found.append(f"{address}: scrolls sideways at {width}")
     _keep(page, address, "narrow")
+    if PICTURES:
+        page.emulate_media(color_scheme="dark")
+        _keep(page, address, "narrow-dark")
+        page.emulate_media(color_scheme="light")
     return found
 
 

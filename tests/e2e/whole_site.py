@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from tests.app.api_client import cluster_body, every_route
 from tests.app.calibration_bodies import calibration_document
 from tests.app.failed_site import Failed, failed_site
 from tests.app.running_rows import CLUSTER
+from tests.app.web.test_imports import NODES, TABLE
 from tests.app.web_site import where
 from tests.plans import STEP_S, small_no_plan, small_plan
 from tests.routing_counts import workload
@@ -93,8 +95,17 @@ def _addresses(failed: Failed) -> dict[str, list[str]]:
             now, report = datetime.now(UTC), RunReport(STEP_S * slower)
             measured_runs.record_run(session, plan=plan, report=report, ended_at=now, now=now)
     eight, small = f"/clusters/{CLUSTER}", f"/clusters/{OURS}"
+    running = json.dumps({"physical_to_logical_map": [[slot % 16 for slot in range(24)]] * 3})
+    forms = {
+        "/clusters/import": {"cluster": "lab", "pasted": NODES + TABLE, "do": "look"},
+        "/experts/ours": {"ranks": "4", "redundant_experts": "4", "nodes": "2", "planned": "a", "counts": "worst"},
+        "/experts/rebalance": {"ranks": "4", "routing": "ours", "expert_bytes": "1e6", "running_text": running},
+        f"{eight}/what-if": {"node": "n2"},
+        "/runs": {"name": "ours"},
+    }
     return {
         **{path: [path] for path in page_paths() if "{" not in path},
+        "/answers/{page_id}": [where(failed.browser.post(form, data=sent)) for form, sent in forms.items()],
         "/plans/compare": [f"/plans/compare?plan={plan}&plan={other}"],
         "/plans/new": ["/plans/new", f"/plans/new?cluster={OURS}&model=llama-3-8b"],
         "/plans/{plan_id}": [f"/plans/{each}" for each in (plan, none, queued, serving, fleet)],

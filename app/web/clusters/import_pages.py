@@ -24,6 +24,7 @@ from app.web.clusters.imports import import_page
 from app.web.clusters.packed_files import check_size, pack, unpack
 from app.web.error_pages import PageRoute
 from app.web.forms import FormProblem
+from app.web.kept_pages import answer_page
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput
 from cluster_models.units import MIB
@@ -94,7 +95,7 @@ def look_or_store(request: Request, data: Annotated[FormData, Depends(sent_uploa
             with service.read_sessions() as session:
                 looked = imports.look_at(imports.known_of(session, cluster=name), upload)
     names = [file.name for file in files]
-    return page(
+    return answer_page(
         request,
         "import_report.html",
         status=422 if sent.wrong else status,

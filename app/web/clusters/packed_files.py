@@ -1,4 +1,4 @@
-"""Files that a page carries from one look at them to the next: the service keeps nothing between two requests."""
+"""Files that a page carries from one look at them to the next."""
 
 from __future__ import annotations
 

@@ -36,6 +36,7 @@ from app.web.experts.expert_moves_form import (
 from app.web.experts.map_downloads import map_download
 from app.web.experts.workload_weights import weight_lines
 from app.web.forms import FormProblem, sentence_of
+from app.web.kept_pages import answer_page
 from app.web.listing import plan_line
 from app.web.origin import sent_form as sent_fields
 from app.web.planning.choices import Options
@@ -67,7 +68,7 @@ def empty(request: Request, statistics: str = "", plan: str = "") -> Response:
 
 @router.post("/experts/rebalance")
 def rebalance(request: Request, data: Annotated[FormData, Depends(sent_upload)]) -> Response:
-    """The moves that were asked for, or what is wrong with the request.  Takes seconds; nothing is stored."""
+    """The moves that were asked for, or what is wrong with the request.  Takes seconds."""
     service = service_of(request)
     try:
         sent = sent_form(data, int(service.settings.max_body_bytes * _ROOM))
@@ -144,9 +145,9 @@ def _form(
     found: Sequence[FormProblem],
     answer: MovesPage | None = None,
 ) -> Response:
-    values = sent.values
+    values, show = sent.values, page if answer is None else answer_page
     stored = [each.name for each in routing.list_routing(session, limit=MAX_LIMIT).items]
-    return page(
+    return show(
         request,
         "expert_moves.html",
         status=422 if found else 200,

@@ -32,6 +32,7 @@ from app.web.experts.experts import notice_lines, routing_line, statistics_page
 from app.web.experts.load_map import load_map
 from app.web.experts.map_downloads import map_download
 from app.web.forms import FormProblem, Typed
+from app.web.kept_pages import answer_page
 from app.web.origin import sent_form
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput
@@ -112,7 +113,7 @@ def statistics(request: Request, name: str, workload: str = "") -> Response:
 
 @router.post("/experts/{name}")
 def place(request: Request, name: str, data: _Form) -> Response:
-    """The placement that was asked for, or what is wrong with the request.  Takes seconds; nothing is stored."""
+    """The placement that was asked for, or what is wrong with the request.  Takes seconds."""
     service = service_of(request)
     with service.read_sessions() as session:
         record = routing.find_routing(session, name=name)
@@ -220,7 +221,8 @@ def _statistics(
     values = blank(names) if values is None else values
     drawn = drawn if drawn in names else names[0]
     counted = {each.name: each for each in routing.get_routing(session, name=record.name).workloads}
-    return page(
+    show = page if answer is None and not notices else answer_page
+    return show(
         request,
         "expert_statistics.html",
         status=422 if found else 200,

@@ -1,4 +1,4 @@
-"""The page that says what would be done if parts of a cluster failed; nothing of it is stored."""
+"""The page that says what would be done if parts of a cluster failed; nothing is changed."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from app.web.failures.decision import decision_view
 from app.web.failures.failure_forms import switch_choices
 from app.web.failures.failure_pages import MOST_BOXES, sent_names
 from app.web.forms import FormProblem
+from app.web.kept_pages import answer_page
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput
 from cluster_models.health.events import EntityKind, HealthState
@@ -96,7 +97,8 @@ def _page(
     groups: dict[str, list[str]] = {}
     for node in stored.cluster.nodes:
         groups.setdefault(place_words(node), []).append(node.name)
-    return page(
+    show = answer_page if made is not None and request.method == "POST" else page
+    return show(
         request,
         "what_if.html",
         status=422 if found else 200,

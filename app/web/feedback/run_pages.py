@@ -32,6 +32,7 @@ from app.services.feedback.measured_runs import RunFilter
 from app.web.error_pages import PageRoute
 from app.web.feedback.prediction_drawings import prediction_scatter, residual_rows
 from app.web.feedback.ratio_drawing import ratio_drawing
+from app.web.kept_pages import answer_page
 from app.web.origin import sent_form
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput
@@ -60,7 +61,7 @@ def offer_calibration(request: Request, data: Annotated[FormData, Depends(sent_f
     except (InvalidInput, NotReady) as error:
         return _runs(request, cluster, framework, problem=str(error))
     document = offered.calibration
-    return page(
+    return answer_page(
         request,
         "recalibration.html",
         name=document.name,

@@ -1,4 +1,4 @@
-"""The page that shows the own configuration beside a plan; nothing of it is stored."""
+"""Pages that show plans, or the own configuration, beside a plan."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from app.services.planning.comparisons import compare_stored
 from app.web.drawing import Drawing
 from app.web.error_pages import PageRoute
 from app.web.forms import FormProblem, Typed, number, sentence_of
+from app.web.kept_pages import answer_page
 from app.web.listing import plan_line
 from app.web.origin import sent_form
 from app.web.planning.waterfall import waterfall
@@ -120,7 +121,8 @@ def _page(
 ) -> Response:
     with service_of(request).read_sessions() as session:
         record = plans.get_plan(session, plan_id=plan_id)
-    return page(
+    show = page if report is None else answer_page
+    return show(
         request,
         "compare.html",
         status=422 if found else 200,

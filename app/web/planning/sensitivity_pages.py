@@ -1,4 +1,4 @@
-"""The page about what other hardware or settings would bring to a plan; nothing of it is stored."""
+"""The page about what other hardware or settings would bring to a plan."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from app.services.planning import plans
 from app.services.planning.sensitivity import sensitivity_of
 from app.web.error_pages import PageRoute
 from app.web.forms import FormProblem, Typed, number, sentence_of
+from app.web.kept_pages import answer_page
 from app.web.listing import plan_line
 from app.web.origin import sent_form
 from app.web.rendering import page
@@ -63,7 +64,8 @@ def _page(
     with service_of(request).read_sessions() as session:
         record = plans.get_plan(session, plan_id=plan_id)
     possible = [effect for effect in result.effects if effect.obstacle is None] if result else []
-    return page(
+    show = page if result is None else answer_page
+    return show(
         request,
         "sensitivity.html",
         status=422 if found else 200,

@@ -114,7 +114,7 @@ def test_the_empty_page_says_what_can_be_dropped(client: TestClient) -> None:
     page = client.get(f"{PAGE}?cluster=lab").text
     assert '<input class="drop" id="files" name="files" type="file" multiple' in page
     assert 'value="lab"' in page
-    for words in ("nvidia-smi topo -m", "iblinkinfo", "Nothing is stored yet."):
+    for words in ("nvidia-smi topo -m", "iblinkinfo", "Nothing is added to a cluster yet"):
         assert words in page
     for address in ("/", "/clusters"):
         assert f'href="{PAGE}"' in client.get(address).text

@@ -38,7 +38,7 @@ def test_runs_drift_and_a_calibration_that_is_accepted(tmp_path: Path) -> None:
         assert "Measured against predicted step. On the line steps are as predicted" in text
         row = re.search(r">megatron[^<]*, [^<]+: 4</text>", text)
         assert row is not None, "frameworks and GPUs with how many runs they have"
-        offered = browser.post("/runs", data={"name": "ours"})
+        offered = browser.post("/runs", data={"name": "ours"}, follow_redirects=True)
         assert offered.status_code == 200
         assert "What it would change" in told(offered.text)
         document = re.search(r'name="document" value="([^"]*)"', offered.text)
