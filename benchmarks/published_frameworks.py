@@ -106,8 +106,9 @@ BALANCES: Final = (
     (r"force[d-]+[a-z -]*balanc|fake gate|balanced (?:fake|routing)", ExpertBalance.FORCED),
 )
 """By words of the notes."""
-UNTRAINED: Final = ("kempnerforge",)
-"""Generations, by the start of their name, whose published steps are the first 20 of a run (moe_ep_bench.sh)."""
+UNTRAINED: Final = ("kempnerforge", "nemo-25", "megatron-bridge")
+"""Generations, by the start of their name, whose published steps are the first of a run: 20 (moe_ep_bench.sh), or
+50 on mock data (NVIDIA's launchers), which matters where a capacity fills the experts that no token chose."""
 PRINTED_RECIPE: Final = re.compile(r"recipe v0\.[0-5]\.")
 """Notes that print all that a recipe of Megatron-Bridge switches on; from v0.6 on recipes print none of it."""
 EAGER: Final = re.compile(r"eth-easl/sailor")
@@ -183,12 +184,12 @@ def _with_experts(found: Framework, row: Row, notes: str) -> Framework:
         found = replace(found, expert_dispatch=ExpertDispatch.ALL_TO_ALL, expert_overlap=False)
     if dispatch := next((dispatch for word, dispatch in DISPATCHES if word in notes), None):
         found = replace(found, expert_dispatch=dispatch)
-    balance = ExpertBalance.UNTRAINED if found.name.startswith(UNTRAINED) else found.expert_balance
-    balance = next((each for words, each in BALANCES if re.search(words, notes)), balance)
+    balance = next((each for words, each in BALANCES if re.search(words, notes)), found.expert_balance)
     overlap = (found.expert_overlap or "a2a overlap" in notes or "all-to-all overlap on" in notes) and (
         "all-to-all overlap off" not in notes
     )
-    return replace(found, expert_overlap=overlap, expert_balance=balance)
+    untrained = found.name.startswith(UNTRAINED) and (found.pads_experts or balance is ExpertBalance.CAPACITY)
+    return replace(found, expert_overlap=overlap, expert_balance=balance, untrained_router=untrained)
 
 
 def _product(notes: str, source: str) -> str:

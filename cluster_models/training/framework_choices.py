@@ -65,8 +65,6 @@ class ExpertBalance(StrEnum):
     CAPACITY = "capacity"
     """Every expert works on its mean share: further tokens are dropped, missing ones padded
     (``--moe-expert-capacity-factor 1 --moe-pad-expert-input-to-capacity``)."""
-    UNTRAINED = "untrained"
-    """As in the first steps of a router drawn at random, as benchmarks run it: all tokens at the same experts."""
 
 
 class ContextExchange(StrEnum):

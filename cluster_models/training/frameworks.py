@@ -272,9 +272,13 @@ class Framework:
     ]
     expert_balance: Annotated[
         ExpertBalance,
+        Fact("How evenly tokens meet experts: as the router learned it, drawn at random, or cut to a capacity."),
+    ]
+    untrained_router: Annotated[
+        bool,
         Fact(
-            "How evenly tokens meet experts: as the router learned it, drawn at random, cut to a capacity, or all "
-            "at the same ones (the first steps of a training)."
+            "The router was never trained, as in the first steps of a run: all tokens choose the same experts.",
+            setting=True,
         ),
     ]
     reduces_once: Annotated[

@@ -36,11 +36,13 @@ class Processor:
     ``splits_backward``: seconds state the part of backward passes for weights.
     ``is_frozen``: weights are not trained, so that no product computes their gradients; ``widening_bytes``: what
     making a 16-bit weight of a quantised one moves through memory, for each product that reads it.
-    ``matmul_flops`` is the rate of a very large matrix product in a long run, ``peak_flops`` the 16-bit data
-    sheet peak (attention runs in 16 bits also in FP8 training), ``memory_bytes_per_s`` what kernels reach.
+    ``matmul_flops`` is the rate of a very large matrix product in a long run, ``unthrottled_flops`` that of one
+    which no power limit holds back, ``peak_flops`` the 16-bit data sheet peak (attention runs in 16 bits also in
+    FP8 training), ``memory_bytes_per_s`` what kernels reach.
     """
 
     matmul_flops: float
+    unthrottled_flops: float
     peak_flops: float
     memory_bytes_per_s: float
     calibration: Calibration
@@ -105,6 +107,7 @@ def processor(
     half = gpu.peak_flops.get(Precision.BF16) or gpu.peak_flops.get(Precision.FP16) or peak
     return Processor(
         matmul_flops=peak * _kept(gpu.achievable_fraction * share, calibration.kernel_share),
+        unthrottled_flops=peak * _unthrottled(calibration.kernel_share),
         peak_flops=half,
         memory_bytes_per_s=gpu.memory_bytes_per_s * calibration.memory_share,
         calibration=calibration,
@@ -125,9 +128,22 @@ def _kept(sustained: float, kernel_share: float) -> float:
     limit that holds a busy GPU at the clock f lets theirs rise to f u^(-1/2.5), as far as it goes: they keep
     u^(3/5), and where the clock is at its end u alone.
     """
-    busy = kernel_share ** (CLOCK_POWER / (CLOCK_POWER - 1.0))
-    kept: float = np.minimum(sustained * kernel_share, UNTHROTTLED_SHARE * busy)
+    kept: float = np.minimum(sustained * kernel_share, _unthrottled(kernel_share))
     return kept
+
+
+def _unthrottled(kernel_share: float) -> float:
+    """Share of peak of products in kernels that keep ``kernel_share`` where the clock is at its end."""
+    busy: float = kernel_share ** (CLOCK_POWER / (CLOCK_POWER - 1.0))
+    return UNTHROTTLED_SHARE * busy
+
+
+def undrawn_slowdown(gpu: Processor, drawn: float) -> float:
+    """Time of a large product that draws a share ``drawn`` of the dynamic power, over that of one that draws all.
+
+    Rows of zeros switch no transistors, so that the clock rises as for kernels that are busy for that share alone.
+    """
+    return float(np.maximum(drawn ** (1.0 / CLOCK_POWER), gpu.matmul_flops / gpu.unthrottled_flops))
 
 
 def matmul_s(
@@ -160,15 +176,19 @@ def matmul_s(
     return np.asarray(groups * np.maximum(arithmetic, memory) + c.kernel_s)
 
 
-def linear_s(gpu: Processor, m: Extent, n: Extent, k: Extent, *, groups: Extent = 1.0) -> Seconds:
+def linear_s(
+    gpu: Processor, m: Extent, n: Extent, k: Extent, *, groups: Extent = 1.0, drawn: float = 1.0
+) -> Seconds:
     """``groups`` linear layers with an m x k input and k x n weights each.
 
     Backward is the product for the input's gradient and the one for the weight's, which adds into the gradient
     buffer, in the same kernel or in one more that also reads the product.  Frozen weights have no gradient.
+    ``drawn``: share of the rows of the output's gradient that are not zero.
     """
     framework = gpu.calibration.framework
     slowdown = _alignment_slowdown(gpu, n, k)
     forward = linear_forward_s(gpu, m, n, k, groups=groups)
+    slowdown = slowdown * undrawn_slowdown(gpu, drawn)
     backward = matmul_s(gpu, m, k, n, groups=groups, slowdown=slowdown)
     if gpu.is_frozen:
         return Seconds(forward, backward + _widening_s(gpu, n, k, groups=groups))

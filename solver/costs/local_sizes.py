@@ -34,10 +34,10 @@ class LocalSizes:
     ``saved_input_bytes``: of one kept as the input of a matrix product; ``gathered_bytes``: of one gathered over
     tensor ranks, which Transformer Engine quantises first.  ``chunked_collectives``: tensor parallel collectives
     run in chunks beside their matrix products (user buffers, which do not know NVFP4).  ``imbalance``: load of the
-    busiest expert rank over the mean; ``expert_balance``, ``pads_experts``: as in ``Framework``.
-    ``splits_backward``: the schedule runs gradients of weights apart.  ``adapters``: those that are trained, beside
-    frozen weights.  ``head_ranks``: context ranks that exchange heads, 1 where keys and values alone travel;
-    ``gathers``: where these are gathered.
+    busiest expert rank over the mean; ``expert_balance``, ``untrained_router``, ``pads_experts``: as in
+    ``Framework``.  ``splits_backward``: the schedule runs gradients of weights apart.  ``adapters``: those that are
+    trained, beside frozen weights.  ``head_ranks``: context ranks that exchange heads, 1 where keys and values
+    alone travel; ``gathers``: where these are gathered.
     """
 
     sequence: float
@@ -60,6 +60,7 @@ class LocalSizes:
     head_ranks: FloatArray | float = 1.0
     gathers: BoolArray | bool = False
     expert_balance: ExpertBalance = ExpertBalance.NATURAL
+    untrained_router: bool = False
     pads_experts: bool = False
 
     @property
@@ -105,6 +106,7 @@ def local_sizes(
         head_ranks=np.maximum(batch.exchange, 1).astype(np.float64),
         gathers=batch.exchange == GATHERED,
         expert_balance=calibration.framework.expert_balance,
+        untrained_router=calibration.framework.untrained_router,
         pads_experts=calibration.framework.pads_experts,
     )
 
@@ -127,7 +129,7 @@ def rank_load(experts: Experts, sizes: LocalSizes) -> FloatArray:
 
     Before training no more ranks receive any than a token has experts.
     """
-    if sizes.expert_balance is ExpertBalance.UNTRAINED:
+    if sizes.untrained_router and sizes.expert_balance is ExpertBalance.NATURAL:
         return np.maximum(sizes.imbalance, sizes.expert / experts.active)
     return sizes.imbalance
 
@@ -140,10 +142,18 @@ def routed_tokens(experts: Experts, sizes: LocalSizes) -> FloatArray:
     """
     load = rank_load(experts, sizes)
     if sizes.pads_experts and sizes.expert_balance is ExpertBalance.NATURAL:
-        load = np.maximum(load, _BUSIEST)
-    elif sizes.pads_experts and sizes.expert_balance is ExpertBalance.UNTRAINED:
-        load = np.maximum(load, experts.count / experts.active)
+        load = np.maximum(load, experts.count / experts.active if sizes.untrained_router else _BUSIEST)
     return np.asarray(sizes.shard_tokens * experts.active * load)
+
+
+def drawn_share(experts: Experts, sizes: LocalSizes) -> float:
+    """Share of the rows of experts' output gradients that are not zero.
+
+    Experts that only fill a capacity give their rows a probability of zero, which the gradient is multiplied by
+    (Megatron-Core's ``unpermute``): before training all but the ``active`` ones that tokens meet.
+    """
+    fills = sizes.untrained_router and sizes.expert_balance is ExpertBalance.CAPACITY
+    return experts.active / experts.count if fills else 1.0
 
 
 def gathered_tokens(experts: Experts, sizes: LocalSizes) -> FloatArray:

@@ -16,7 +16,7 @@ from solver.candidates import FloatArray
 from solver.costs.compute import Extent, Processor, elementwise_s, linear_s, quantise_s
 from solver.costs.launching import LAUNCHED
 from solver.costs.layer_costs import mlp
-from solver.costs.local_sizes import LocalSizes, gathered_tokens, routed_tokens
+from solver.costs.local_sizes import LocalSizes, drawn_share, gathered_tokens, routed_tokens
 from solver.costs.seconds import Seconds
 
 _PERMUTED_BYTES: Final = {
@@ -68,6 +68,7 @@ def sparse_mlp(gpu: Processor, architecture: Architecture, experts: Experts, siz
             width=experts.hidden / sizes.expert_tensor,
             rows=gathered / local,
             groups=local,
+            drawn=drawn_share(experts, sizes),
         )
         + router
         + Seconds(
@@ -95,12 +96,19 @@ def activation_s(gpu: Processor, architecture: Architecture, experts: Experts, s
 
 
 def _grouped(
-    gpu: Processor, architecture: Architecture, *, width: FloatArray, rows: FloatArray, groups: FloatArray
+    gpu: Processor,
+    architecture: Architecture,
+    *,
+    width: FloatArray,
+    rows: FloatArray,
+    groups: FloatArray,
+    drawn: float,
 ) -> Seconds:
     """MLPs of ``groups`` experts of ``width``, ``rows`` tokens each: products together, the rest on all tokens."""
     fan = 2.0 if architecture.gated_mlp else 1.0
     h, routed = float(architecture.expert_width), rows * groups
-    products = _grouped_linear(gpu, rows, fan * width, h, groups) + _grouped_linear(gpu, rows, h, width, groups)
+    up = _grouped_linear(gpu, rows, fan * width, h, groups, drawn=drawn)
+    products = up + _grouped_linear(gpu, rows, h, width, groups, drawn=drawn)
     activation = 2.0 * width * routed
     biased = gpu.calibration.expert_bias_bytes * (h + width) * routed if architecture.mlp_bias else 0.0
     return products + Seconds(
@@ -110,10 +118,12 @@ def _grouped(
     )
 
 
-def _grouped_linear(gpu: Processor, rows: FloatArray, n: Extent, k: Extent, groups: FloatArray) -> Seconds:
+def _grouped_linear(
+    gpu: Processor, rows: FloatArray, n: Extent, k: Extent, groups: FloatArray, *, drawn: float
+) -> Seconds:
     """One linear layer of all local experts; several together run at ``grouped_share`` of a single one's rate."""
     share, launch = np.where(groups > 1.0, gpu.calibration.grouped_share, 1.0), gpu.calibration.kernel_s
-    single = linear_s(gpu, rows, n, k, groups=groups)
+    single = linear_s(gpu, rows, n, k, groups=groups, drawn=drawn)
     return Seconds(
         (single.forward - launch) / share + launch,
         (single.backward - 2.0 * launch) / share + 2.0 * launch,

@@ -159,5 +159,11 @@ def test_no_recipe_of_experts_defers_the_heads_gradient() -> None:
 def test_first_steps_of_a_training_meet_the_same_experts() -> None:
     """KempnerForge's benchmarks run 20 steps from random weights."""
     run = read_run(DEEPSEEK | {"source": "KempnerInstitute/KempnerForge, made up for a test", "zero": "fsdp"})
-    assert run.workload.framework.expert_balance is ExpertBalance.UNTRAINED
+    assert run.workload.framework.untrained_router
     assert run.workload.framework.pads_experts
+
+
+def test_nvidias_first_steps_tell_where_a_capacity_is_filled() -> None:
+    """Its launchers run 50 steps on mock data; tokens that are drawn at random do not ask the router."""
+    dropped, forced = (read("25.09", notes).workload.framework for notes in ("tokendrop", "force-balanced"))
+    assert (dropped.untrained_router, forced.untrained_router) == (True, False)

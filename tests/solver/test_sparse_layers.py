@@ -11,7 +11,7 @@ from cluster_models.cluster.gpus import Precision
 from cluster_models.model.experts import Experts
 from cluster_models.training.framework_choices import CudaGraphs, ExpertBalance, ExpertDispatch
 from solver.costs.calibration import Calibration
-from solver.costs.compute import linear_s, processor
+from solver.costs.compute import linear_s, processor, undrawn_slowdown
 from solver.costs.layer_costs import mlp
 from solver.costs.local_sizes import local_sizes, rank_load, routed_tokens
 from solver.costs.seconds import Seconds
@@ -117,7 +117,7 @@ def test_host_time_ends_with_a_graph_of_the_whole_iteration() -> None:
 
 def test_padded_experts_work_as_long_as_the_busiest() -> None:
     """Where all tokens meet the same two of eight, each of the eight works on as many rows as there are tokens."""
-    padded = even(behaviour(pads_experts=True, expert_balance=ExpertBalance.UNTRAINED))
+    padded = even(behaviour(pads_experts=True, untrained_router=True))
     few, all_of_them = (
         sparse(Experts(count=8, active=active, hidden=14336), calibration)
         for active, calibration in ((2, padded), (8, even(behaviour())))
@@ -126,25 +126,42 @@ def test_padded_experts_work_as_long_as_the_busiest() -> None:
     np.testing.assert_allclose(few.backward, all_of_them.backward)
 
 
+@pytest.mark.parametrize("untrained", [False, True])
 @pytest.mark.parametrize("balance", ExpertBalance)
-def test_padding_costs_what_experts_differ(balance: ExpertBalance) -> None:
+def test_padding_costs_what_experts_differ(balance: ExpertBalance, untrained: bool) -> None:
     """Nothing where tokens are dealt out evenly; more than no padding in any other case."""
     experts, batch = Experts(count=8, active=2, hidden=1024), candidates({"data": 2, "expert": 2})
-    rows = [
-        routed_tokens(
-            experts, local_sizes(batch, WORKLOAD, even(behaviour(pads_experts=pads, expert_balance=balance)))
-        )[0]
-        for pads in (True, False)
+    frameworks = [
+        behaviour(pads_experts=pads, expert_balance=balance, untrained_router=untrained) for pads in (True, False)
     ]
+    rows = [routed_tokens(experts, local_sizes(batch, WORKLOAD, even(each)))[0] for each in frameworks]
     assert (rows[0] == rows[1]) == (balance in {ExpertBalance.FORCED, ExpertBalance.CAPACITY})
     assert rows[0] >= rows[1]
+
+
+def test_rows_that_only_fill_a_capacity_draw_no_power() -> None:
+    """Before training backward products of experts gain what the clock gains; later, and forward, nothing does."""
+    found = {}
+    for active in (2, 8):
+        for untrained in (False, True):
+            framework = behaviour(expert_balance=ExpertBalance.CAPACITY, untrained_router=untrained)
+            experts = Experts(count=8, active=active, hidden=14336)
+            found[active, untrained] = sparse(experts, even(framework))
+    assert found[8, True] == found[8, False]
+    trained, first = found[2, False], found[2, True]
+    assert first.forward == trained.forward
+    gpu = processor(H100, Precision.BF16, even(behaviour()))
+    slowest = gpu.matmul_flops / gpu.unthrottled_flops
+    assert slowest * trained.backward < first.backward < trained.backward
+    assert undrawn_slowdown(gpu, 0.9) == pytest.approx(0.9**0.4)
+    assert undrawn_slowdown(gpu, 0.01) == slowest < 1.0
 
 
 def test_before_training_few_ranks_receive_tokens() -> None:
     """Two of eight where tokens have two experts, each four times the mean; of two ranks both."""
     experts, calibration = (
         Experts(count=8, active=2, hidden=1024),
-        even(behaviour(expert_balance=ExpertBalance.UNTRAINED)),
+        even(behaviour(untrained_router=True)),
     )
     loads = [
         rank_load(experts, local_sizes(candidates({"data": 8, "expert": ranks}), WORKLOAD, calibration))[0]

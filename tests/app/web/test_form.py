@@ -64,6 +64,7 @@ def test_a_workload_survives_the_form() -> None:
             cuda_graphs=CudaGraphs.FULL,
             expert_dispatch=ExpertDispatch.HYBRIDEP,
             expert_overlap=True,
+            untrained_router=True,
             float8_scaling=Float8Scaling.ROW,
             sharding_ranks=8,
         ),
