@@ -1,4 +1,4 @@
-"""What the placement benchmark compares with, compiled: an annealer, restarted descents, and their step time.
+"""Rivals of the placement benchmark, compiled: an annealer, restarted descents, and their step time.
 
 The annealer is built from the description of Pipette (Yim et al., "Pipette: Automatic Fine-Grained Large Language
 Model Training Configurator for Real-World Clusters", DATE 2024, arXiv 2405.18093): from a random order of nodes,

@@ -1,4 +1,4 @@
-"""What a fit tells about how far off predictions are: confidence.toml, and how often its intervals hold."""
+"""Errors of predictions that a fit tells of: confidence.toml, and how often its intervals hold."""
 
 from __future__ import annotations
 

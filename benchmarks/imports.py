@@ -32,7 +32,7 @@ TABLE_NODES, LOG_NODES = 300, 64
 
 
 def log_of_pair(first: str, second: str) -> str:
-    """What ``alltoall_perf`` of nccl-tests prints for two hosts of eight GPUs, with made-up times."""
+    """A log of ``alltoall_perf`` of nccl-tests for two hosts of eight GPUs, with made-up times."""
     ranks = 2 * HOST_GPUS
     lines = ["# nccl-tests version 2.17.9", "# Collective test starting: alltoall_perf"]
     lines += [f"# nThread 1 nGpus 1 minBytes {LOG_SIZES[0]} maxBytes {LOG_SIZES[-1]} step: 2(factor)", "#"]

@@ -75,7 +75,7 @@ class Learnt:
 def learnt_from(
     framework: str, measured: Sequence[Measured], knowledge: Knowledge, *, count: int, seed: int
 ) -> Learnt:
-    """What ``count`` rows of the framework, drawn with ``seed``, tell of its others."""
+    """Predictions of a framework's other rows from ``count`` of them, drawn with ``seed``."""
     start, known = knowledge.gpus_of(framework), knowledge.others(framework)
     order = np.random.default_rng(seed).permutation(len(measured))
     drawn = [as_unmeasured(measured[i].run) for i in order[:count]]

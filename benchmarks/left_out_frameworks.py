@@ -37,13 +37,13 @@ def as_unmeasured(run: TrainingRun) -> TrainingRun:
 
 
 class Knowledge:
-    """What was fitted to ``measured`` runs, and what would have been without those of a framework."""
+    """Parameters fitted to ``measured`` runs, and those fitted without the runs of a framework."""
 
     def __init__(self, measured: Sequence[Measured]) -> None:
         self.measured = measured
 
     def others(self, framework: str) -> FittedParameters:
-        """What was fitted of all other frameworks, and of GPUs on their runs."""
+        """Parameters fitted for all other frameworks, and for GPUs on their runs."""
         shipped, kept = shipped_parameters(), self._gpus_without(framework)
         gpus = {
             family: {

@@ -103,7 +103,7 @@ def solve(bandwidth: Path, training: Training, *, seconds: float, seed: int) -> 
 
 
 def document(answer: Answer) -> dict[str, object]:
-    """What ``--json`` prints."""
+    """The document that ``--json`` prints."""
     return {
         "grid": answer.names,
         "step_s": answer.outcome.step_s,

@@ -52,7 +52,7 @@ def draw_courses(courses: dict[int, dict[str, Course]], path: Path) -> None:
 
 
 def draw_gaps(courses: dict[int, dict[str, Course]], path: Path) -> None:
-    """What each method ends at, above the bound, by number of nodes."""
+    """Where each method ends above the bound, by number of nodes."""
     with plt.rc_context(STYLE):
         figure, axis = plt.subplots(figsize=(5, 3.2))
         sizes = list(courses)

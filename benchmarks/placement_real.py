@@ -1,6 +1,6 @@
 """Whether placing pays on real clusters: planned on one measurement, judged on another of the same links.
 
-What counts is not what a plan promises on the figures it was made from, but what it keeps on others.  The noise is
+A plan counts for the step that it keeps on other figures than those it was made from.  The noise is
 how far the comparison of two placements moves from one measurement to the other: the standard deviation, over
 random placements, of the change of their step times, times the square root of two for a difference of two.
 """
@@ -49,7 +49,7 @@ class Gain:
 
 
 def measured_twice() -> Iterator[Twice]:
-    """What of ``DATA`` is there."""
+    """The files of ``DATA`` that are there."""
     sent, received, later = (
         DATA / f"pipette_16node_mpigraph_{run}_MBps.csv" for run in ("time0_send", "time0_recv", "time1_send")
     )
@@ -77,7 +77,7 @@ def measured_twice() -> Iterator[Twice]:
 
 
 def gain(twice: Twice, shape: tuple[int, int], *, seconds: float) -> Gain:
-    """What placing ``shape`` brings; ``seconds`` for each of the two plans."""
+    """The gain of placing ``shape``; ``seconds`` for each of the two plans."""
     slots = shape[0] * shape[1]
     links = [known_links(bandwidth, slots).bytes_per_s for bandwidth in (twice.first, twice.second)]
     training = training_on(shape, float(np.median(links[0])))

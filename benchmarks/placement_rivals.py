@@ -30,7 +30,7 @@ ROUNDS: Final = 60
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Course:
-    """What one method found: ``points`` are (seconds since its start, step time) at each improvement.
+    """The result of one method: ``points`` are (seconds since its start, step time) at each improvement.
 
     ``bound_s`` is 0 where the method proves nothing.  ``cpu_s`` is the time of processors that it got.
     """

@@ -1,7 +1,7 @@
 """Rows of a table of measured training steps, read as runs that the cost model can price.
 
-The columns are explained in the table's own README.  What a row leaves open takes the framework's default and is
-named in ``TrainingRun.assumed``; what the planner cannot express raises ``Skipped`` with the reason.
+The columns are explained in the table's own README.  Settings that a row leaves open take the framework's default
+and are named in ``TrainingRun.assumed``; what the planner cannot express raises ``Skipped`` with the reason.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from cluster_models.model.mixers import LatentAttention
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What models of one name have in common: the config.json of their authors on Hugging Face.
+    """Facts that models of one name share, from the config.json of their authors on Hugging Face.
 
     ``head_size`` 0: hidden width over heads.  ``positions``: a learned position table.  ``prediction``: layers of
     multi-token prediction that NVIDIA's recipes train.  ``biased``: biases in MLPs and experts.

@@ -1,7 +1,7 @@
 """Linear and integer programs: the only module that talks to PuLP and HiGHS.
 
 A program is built as arrays (``ModelBuilder``), relaxed with HiGHS, and solved over the integers with CBC or
-HiGHS behind PuLP.  What a back end calls its status is never believed: *optimal* means that our own recomputed
+HiGHS behind PuLP.  The status that a back end reports is never believed: *optimal* means that our own recomputed
 gap is closed (PuLP 3.3 says "Optimal" for a CBC run that hit its time limit).
 """
 

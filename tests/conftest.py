@@ -35,7 +35,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_collection_finish() -> None:
-    """What was collected is no garbage while tests run."""
+    """Collected tests are no garbage while tests run."""
     gc.freeze()
 
 

@@ -24,7 +24,7 @@ SECRET_FOLDERS = {".git", ".venv", ".venv-lock", "build", "dist"}
 
 
 def _tracked_files() -> list[Path]:
-    """What git would commit; without git, everything outside of build and environment folders."""
+    """Files that git would commit; without git, everything outside of build and environment folders."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,

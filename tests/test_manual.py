@@ -1,4 +1,4 @@
-"""What the manual shows is there and works: links, files, make targets, and the examples it prints."""
+"""The manual is true: links, files, make targets, and the examples it prints."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_commands_that_pages_print_are_those_of_the_program() -> None:
 def test_the_manual_is_built_without_a_warning_and_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every page is in a table of contents, every link leads somewhere; reference pages say what the code says.
 
-    Of what is read, only those pages are written.
+    Only those pages are written.
     """
     folder = tmp_path / "manual"
     monkeypatch.chdir(ROOT)

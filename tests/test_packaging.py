@@ -1,4 +1,4 @@
-"""What a newcomer installs: pins, wheel contents, make targets, image and compose file."""
+"""Packages of a newcomer: pins, wheel contents, make targets, image and compose file."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The right that each route asks for; routes are named by module and function.
 
-What is not listed here only administrators may use, and a test says so of a route that was forgotten.
+Routes that are not listed here are for administrators alone, and a test says so of a route that was forgotten.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Connections to a PostgreSQL server that may be frozen, unplugged or restarted: none waits for ever.
 
 A server that is frozen still acknowledges what it is sent, so neither its own limits nor those of TCP end the wait.
-What the operator writes into the address (``?connect_timeout=...&options=...``) goes before our values.
+Options that the operator writes into the address (``?connect_timeout=...&options=...``) go before our values.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _connect(_dialect: Dialect, _record: object, cargs: tuple[Any, ...], cparams
 def _begin(connection: Connection) -> None:
     """Begin a transaction where something may be written.
 
-    What is only read needs none: each statement sees what is committed by then, in a transaction as well, and the
+    Reads need none: each statement sees what is committed by then, in a transaction as well, and the
     beginning and the end of one would be two more ways to the server and back.
     """
     if not connection.get_execution_options().get(READ_ONLY, False):

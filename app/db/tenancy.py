@@ -33,7 +33,7 @@ def stamp(context: ExecutionContext) -> str:
 class Owned:
     """A row of one tenant.
 
-    What can be reached through such a row only (measurements of a cluster) has no owner of its own.
+    Rows that can be reached through such a row only (measurements of a cluster) have no owner of their own.
     """
 
     tenant_id: Mapped[str] = mapped_column(String(LONGEST_TENANT), default=stamp)

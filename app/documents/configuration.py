@@ -179,7 +179,7 @@ class ConfigurationDocument(ValueDocument[Configuration]):
 def even_stage_layers(layers: int, degrees: Degrees) -> list[list[int]]:
     """``layers`` over all chunks, as even as possible.
 
-    What is left over goes to the chunks in the middle: the first holds the embedding, the last the head.
+    The remainder goes to the chunks in the middle: the first holds the embedding, the last the head.
     """
     chunks = degrees.pipeline * degrees.virtual_pipeline
     if chunks > layers:

@@ -3,7 +3,7 @@
 The engine's open-source part never notices a dead machine.  Here every worker counts up a row, and every worker
 watches the others' rows with its own clock.  A worker whose row stands still (or whose process is surely gone) is
 struck off; the one who strikes it off queues its jobs again.  A worker that was merely frozen may then solve a
-plan a second time, but only the first result is kept (``app.services.planning.solves``).  What lacks its job
+plan a second time, but only the first result is kept (``app.services.planning.solves``).  Work that lacks its job
 (plans, windows of replans that ended, messages) is queued in ``app.jobs.due_work``.
 """
 

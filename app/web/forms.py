@@ -1,6 +1,6 @@
 """Forms of pages: texts as somebody typed them, and problems at their fields.
 
-Nothing is judged here.  What is typed goes on as numbers where it reads as numbers and as text otherwise; the
+Nothing is judged here.  Texts go on as numbers where they read as numbers and as text otherwise; the
 documents say what is wrong, and a form shows it beside the field it concerns with everything still in place.
 """
 

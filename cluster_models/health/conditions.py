@@ -63,8 +63,8 @@ def conditions_of(
     Reports alike in source and id count once.  Several sources may speak of one part: each is believed until it
     takes its word back or ``OPERATOR`` says otherwise later, and the worst of them holds.  So it is with several
     findings (codes) of one source: a report with a code follows up that finding alone, one without a code all of
-    them.  Reports from the future (a clock that is ahead) count as of ``now``.  What is to be left at a stated time
-    drains from ``drain_lead_s`` before that.
+    them.  Reports from the future (a clock that is ahead) count as of ``now``.  A part that must be left at a
+    stated time drains from ``drain_lead_s`` before that.
     """
     told: dict[Entity, list[HealthEvent]] = {}
     for event in {(event.source, event.source_id, event.state): event for event in events}.values():

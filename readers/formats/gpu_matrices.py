@@ -167,7 +167,7 @@ def without_diagonal(values: Values) -> Values:
 
 
 def turned(table: Table) -> Table:
-    """Rows for columns.  Of a square table, ``lines`` stay those of the rows as printed, now of the columns.
+    """Rows for columns.  The ``lines`` of a square table stay those of the rows as printed, now of the columns.
 
     A table whose every figure stands on one line keeps that line for each row.
     """

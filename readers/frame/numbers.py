@@ -1,4 +1,4 @@
-"""Figures as tools print them: plain numbers, sizes, rates of links, moments.  What is not one gives ``None``."""
+"""Figures as tools print them: plain numbers, sizes, rates of links, moments.  Anything else gives ``None``."""
 
 from __future__ import annotations
 

@@ -44,10 +44,10 @@ def _of_framework(low: float, high: float) -> Any:
 class Calibration:
     """Behaviour of one GPU kind under one framework generation; use of each in ``docs/cost_model.md``.
 
-    Of the GPU kind.  ``sustained_share``: of the achievable matrix rate, what a long run under its power limit
-    keeps in 16 bits; ``fp8_share``, ``mxfp8_share``, ``nvfp4_share``, ``fp32_share`` the same for other formats.
-    ``k_half``: contraction at which a matrix product runs at half its limit; ``misaligned_share``: of the rate,
-    what is left where rows do not start on 16-byte boundaries.
+    Parameters of the GPU kind.  ``sustained_share``: of the achievable matrix rate, what a long run under its power
+    limit keeps in 16 bits; ``fp8_share``, ``mxfp8_share``, ``nvfp4_share``, ``fp32_share`` the same for other
+    formats.  ``k_half``: contraction at which a matrix product runs at half its limit; ``misaligned_share``: of the
+    rate, what is left where rows do not start on 16-byte boundaries.
     ``attention_forward_share, attention_backward_share``: of the 16-bit peak, reached by fused attention with long
     sequences and wide heads; ``head_half`` and ``sequence_half`` the head size and sequence at which half is left.
     ``ampere_attention``: of these shares, what attention kernels written for Ampere keep, which leave asynchronous
@@ -57,7 +57,7 @@ class Calibration:
     peer access and send through the host's memory).  ``grouped_share``: of the matrix rate, what grouped products
     of experts reach.
 
-    Of the framework.  ``kernel_share``: of the GPU's own matrix rate, what the framework's kernels keep.
+    Parameters of the framework.  ``kernel_share``: of the GPU's own matrix rate, what the framework's kernels keep.
     ``unfused_passes``: without fused kernels, bytes through memory over those of fused ones.  ``kernel_s``: launch
     and tail of one kernel.  ``layer_host_s``: what the host takes to launch one layer's kernels in one pass,
     without CUDA graphs; ``tensor_host_s``: what its tensor parallel collectives add.  ``transfer_stall_s``: time
@@ -164,7 +164,7 @@ def calibration_of(gpu: GpuKind, framework: Framework, own: FittedParameters | N
     """The parameters of ``gpu`` under ``framework``.
 
     Later ones win: defaults, the vendor's, the GPU kind's, the framework's estimates, then what was fitted on
-    published steps, then ``own``, fitted by the user.  What was fitted for a family does not reach a kind whose
+    published steps, then ``own``, fitted by the user.  Parameters fitted for a family do not reach a kind whose
     estimates are more special, unless these say that it has the same ``chip``: then they replace what they name.
     """
     return _calibration(gpu, framework, (shipped_parameters(), own))

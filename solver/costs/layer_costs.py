@@ -205,7 +205,7 @@ def _merged_blocks(gpu: Processor, architecture: Architecture, sizes: LocalSizes
 def _reordered(gpu: Processor, sizes: LocalSizes, *, heads: FloatArray, whole: FloatArray) -> Seconds:
     """Seconds of the copies around an all-to-all of ``heads`` elements or a gather of keys and values ``whole``.
 
-    Of heads three copies of 4 bytes an element each way.  What is gathered is sorted and cut into the two pieces
+    Heads take three copies of 4 bytes an element each way.  Gathered tensors are sorted and cut into the two pieces
     that queries meet, 8 bytes; backward also its gradients are cleared, added and sorted, 24 (counted in
     Transformer Engine's ``flash_attn_a2a_communicate`` and ``AttnFuncWithCPAndKVAllGather``).
     """

@@ -42,7 +42,7 @@ def sparse_mlp(gpu: Processor, architecture: Architecture, experts: Experts, siz
 
     Every rank sends its ``T/t`` tokens to ``active`` experts, so ranks receive that many on average, the
     busiest ``sizes.imbalance`` times as many; its ``count/expert`` experts run as one grouped product, which the
-    host launches expert by expert unless it replays a graph.  Of each it holds ``1/x``, through which go the tokens
+    host launches expert by expert unless it replays a graph.  It holds ``1/x`` of each, through which go the tokens
     of all ``x`` ranks that cut it (docs/experts_parallel.md).
     """
     h, shard = architecture.hidden, sizes.shard_tokens

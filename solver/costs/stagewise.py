@@ -20,7 +20,7 @@ _BY_CANDIDATE = frozenset(
 def stagewise_costs(by_kind: Sequence[StepCosts], stage_kind: IntArray) -> StepCosts:
     """Costs of candidates whose pipeline rank ``s`` runs on kind ``stage_kind[i, s]`` (n, P).
 
-    ``by_kind``: the costs of the same candidates were all of their GPUs of one kind.  What a GPU sends is the same
+    ``by_kind``: the costs of the same candidates were all of their GPUs of one kind.  A GPU sends the same
     whatever its kind; of the compute that hides crossing traffic, each pass counts that of the kind which hides
     least.
     """

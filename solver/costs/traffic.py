@@ -125,7 +125,7 @@ def joined_traffic(kinds: Sequence[LayerTraffic], layers: IntArray, again: Float
     """Traffic between nodes in chunks with ``layers``, (C, K) or (n, C, K), of each kind.
 
     ``again`` (n, C, K): forward passes that run once more in backward.  Messages of a kind with smaller ones count
-    by their bytes.  What hides a message is the mean over the layers that send any.
+    by their bytes.  A message hides under the mean over the layers that send any.
     """
     held = layers.reshape(-1, layers.shape[-1]).sum(axis=0).tolist()
     sending = [count if kind.forward_count.any() else 0 for kind, count in zip(kinds, held, strict=True)]

@@ -2,7 +2,7 @@
 
 A candidate that fits without any option needs none.  For the others every mix that the workload allows is tried, on
 all of them at once: the bytes that it leaves on every pipeline rank, and the seconds that it adds to the backward
-pass of a layer.  Of the mixes that fit those are kept to which no other adds less, so that the best plan of all
+pass of a layer.  Mixes that fit are kept where no other adds less, so that the best plan of all
 mixes is among the rows, whatever is placed where.
 
 Where optimizer states may be offloaded each mix has the least share of them with which it fits, in closed form: the

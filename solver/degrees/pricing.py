@@ -1,6 +1,6 @@
 """Optimistic prices: for thousands of candidates at once, a step time that no placement can beat.
 
-Every link is taken as the best of its kind and every node as healthy.  What remains are bounds that hold for the
+Every link is taken as the best of its kind and every node as healthy.  The others are bounds that hold for the
 event graph of the schedule (docs/pipeline.md proves them):
 
 * a rank cannot begin before the first micro-batch has reached it, is busy for all its work, and every rank before

@@ -141,7 +141,7 @@ def _balanced(chain: Chain, search: Search, ranks: IntArray, least: float) -> In
     """Map with the least mean slowest load that saves ``least``, among those for several prices of load.
 
     The price is doubled until maps save too little, and then halved between the last that did and the first that
-    did not.  What is left of the locality then goes into single exchanges.
+    did not.  The locality still missing then goes into single exchanges.
     """
     best, lightest = ranks, float(chain.slowest(ranks).mean())
     price = _first_price(chain, least)

@@ -30,8 +30,9 @@ def least_loads(routed: Routing, layout: ExpertLayout, reached: IntArray, choice
 def least_times(routed: Routing, layout: ExpertLayout, rates: LayerRates, least: FloatArray) -> FloatArray:
     """(L,) seconds that every map of a layer takes at least (docs/experts.md).
 
-    The slowest rank carries at least ``least``, with balanced ranks carrying 1.  Of a token's selections at most
-    those of the hottest experts stay in its node; a token with one that does not is sent once at least.
+    The slowest rank carries at least ``least``, with balanced ranks carrying 1.  Selections that
+    stay in a token's node are at most those of the hottest experts; a token with one that does not is sent once at
+    least.
     """
     compute = rates.selection_s * routed.rule.active * rates.tokens * least
     crossing = np.array([_least_crossing(row, layout) for row in routed.shares])

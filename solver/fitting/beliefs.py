@@ -5,7 +5,7 @@ own runs would take them, and stray from there as those of measured generations 
 already is known as well as its interval says, and differs a little from site to site.
 
 Everything here is on a scale without bounds, on which priors are normal distributions: the logit of the parameter's
-range.  What most frameworks do not do at all, an overhead that is zero, has no logit: its scale is
+range.  An overhead that is zero, since most frameworks do not have it, has no logit: its scale is
 ``asinh(value / unit)``, which is linear near zero and logarithmic far from it, and nothing lies below 0.
 """
 

@@ -2,7 +2,7 @@
 
 The values that are taken without own runs are the prior: what was fitted on others' runs is known as well as its
 interval says, and a framework or GPU kind that nobody measured strays as those do which somebody measured
-(``beliefs``).  What comes out is the most probable of all (``posterior``), as far as it predicts runs that were
+(``beliefs``).  The result is the most probable of all (``posterior``), as far as it predicts runs that were
 left out better (``explanations``).
 """
 

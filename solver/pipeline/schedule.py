@@ -2,9 +2,9 @@
 
 An event is one forward or backward of one micro-batch through one chunk, or one of the two parts of a backward.
 Each waits for the event before it on the same pipeline rank and for the one that feeds it: the forward of the chunk
-before, the backward of the chunk after, or, on the last chunk, its own forward.  What crosses to another rank
-arrives a transfer later; where ranks wait for their sends, the transfer is part of the event that sends.  The graph
-depends only on sizes, so it is built once and reused.
+before, the backward of the chunk after, or, on the last chunk, its own forward.  A tensor that crosses to another
+rank arrives a transfer later; where ranks wait for their sends, the transfer is part of the event that sends.  The
+graph depends only on sizes, so it is built once and reused.
 """
 
 from __future__ import annotations

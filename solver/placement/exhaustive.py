@@ -2,7 +2,7 @@
 
 A branch fixes the nodes of some slots.  Transfers, rings and crossing traffic between fixed slots take what they
 take, all others the least that is possible; simulating that bounds every completion of the branch.  Shared
-switches only delay: their limits count once an assignment is complete.  Of interchangeable nodes only the lowest
+switches only delay: their limits count once an assignment is complete.  Among interchangeable nodes only the lowest
 unused one is tried, and where replicas may be rotated the first of them holds the lowest class of nodes
 (docs/placement.md).
 """

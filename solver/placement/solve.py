@@ -1,7 +1,7 @@
 """One placement problem from a first guess to a proof: an anytime search with a bound.
 
 Rounds of twice the work each: local searches look for something better while another thread looks for a proof that
-there is nothing.  Few slots are enumerated instead.  What is found depends on the problem,
+there is nothing.  Few slots are enumerated instead.  The result depends on the problem,
 the seed and the work; time and cancelling only cut the rounds short.
 """
 

@@ -59,7 +59,7 @@ def regroup(
     """State that each unit of ``usable`` keeps on each slot of ``new`` (K, N).
 
     ``alive`` (R,) and ``old_unit`` (R,): whether the ranks of ``old`` live, and on which unit they sit (``NOBODY``:
-    on none).  Of ``gpus`` ranks on a slot, those that find their part there count ``SAME_PART`` each, those that
+    on none).  Among ``gpus`` ranks on a slot, those that find their part there count ``SAME_PART`` each, those that
     find their replica as well one more.
     """
     before = parts_of(old.degrees, old.rank_order)

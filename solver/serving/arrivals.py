@@ -265,7 +265,7 @@ def _spread(delay: FloatArray, growth: FloatArray, square: FloatArray) -> tuple[
 
     A request that arrives during an answer of D seconds delays each of its tokens by ``delay``, and decodes beside
     it for as long as both last, as does one that came up to D before; either makes steps longer by ``growth``
-    seconds.  Of n expected answers at once, Campbell's theorem gives the variance n (a^2 + a g + 2 g^2 / 3) from
+    seconds.  Campbell's theorem gives for n expected answers at once the variance n (a^2 + a g + 2 g^2 / 3) from
     prompts, both and company; ``square`` is the mean of a^2 over its mean's square.
     """
     return delay**2 * square, delay * growth, 2.0 / 3.0 * growth**2

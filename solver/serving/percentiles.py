@@ -174,7 +174,7 @@ def _waits_at(steady: Steady, share: float) -> FloatArray:
 def _excess_at(requests: _Requests, share: float) -> FloatArray:
     """Excess over the mean time per output token that ``share`` of each kind do not exceed (n, K).
 
-    Of a gamma distribution by the cube root of Wilson & Hilferty (1931).
+    The quantile of a gamma distribution by the cube root of Wilson & Hilferty (1931).
     """
     skew = _skewness(requests)
     root = 1.0 + skew * NormalDist().inv_cdf(share) / 6.0 - skew**2 / 36.0

@@ -186,7 +186,7 @@ def prefill_of(
 ) -> StepTime:
     """Prefill of ``prompts`` of ``times`` the mean tokens on each of ``ranks``.
 
-    Ranks wait for the one with the longest.  Of r prompts its excess over the mean grows with log r, as from
+    Ranks wait for the one with the longest.  Its excess over the mean grows with log r for r prompts, as from
     one to two to eight.
     """
     doubled = np.log2(np.maximum(ranks, 1.0))

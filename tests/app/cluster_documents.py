@@ -46,7 +46,7 @@ def read(value: object) -> tuple[Any, tuple[Sample, ...]]:
 
 
 def problems(value: object) -> tuple[FieldProblem, ...]:
-    """What is wrong with a plain value."""
+    """Problem with a plain value."""
     with pytest.raises(InvalidInput) as caught:
         read(value)
     return problems_of(caught.value)

@@ -37,7 +37,7 @@ class Failed:
 
     @property
     def address(self) -> str:
-        """Of the decision's page."""
+        """Text of the decision's page."""
         return f"/replans/{self.replan_id}"
 
     def page(self) -> str:
@@ -47,7 +47,7 @@ class Failed:
         return answer.text
 
     def press(self, do: str, **fields: str) -> Any:
-        """What a button answers."""
+        """Answer to a button."""
         return self.browser.post(self.address, data={"do": do, **fields})
 
     def solve(self, decision: BatchDecision | None = None) -> None:

@@ -20,7 +20,7 @@ FILES = {"nodes.txt": NODES, "table.csv": TABLE}
 
 
 def form(files: dict[str, str | bytes] | dict[str, str], **fields: Any) -> dict[str, Any]:
-    """What a client sends as a form: files, and fields as text."""
+    """Form of a client: files, and fields as text."""
     texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in fields.items()}
     parts = [("files", (name, data.encode() if isinstance(data, str) else data)) for name, data in files.items()]
     return {"files": parts, "data": texts}

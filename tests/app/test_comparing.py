@@ -208,7 +208,7 @@ def test_an_exported_share_of_offloaded_states_is_read_back(name: str) -> None:
 @pytest.mark.parametrize("name", ["megatron", "slurm", "jobset", "nemo"])
 @pytest.mark.parametrize("layers", [((2, 2),), ((1, 3),), ((1, 1), (1, 1)), ((1, 0), (2, 1))])
 def test_our_own_launch_files_say_the_plan(name: str, layers: tuple[tuple[int, ...], ...]) -> None:
-    """What is exported of a plan and compared with it is the plan."""
+    """The export of a plan, compared with it, is the plan."""
     workload = replace(small_workload(), framework=frameworks()["megatron-bridge-25.09"])  # knows any layout
     plan = replace(small_plan(layers=layers), workload=workload)
     export = EXPORTS[name]

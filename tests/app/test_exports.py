@@ -1,4 +1,4 @@
-"""What launchers, viewers and spreadsheets are given, and what is never let out."""
+"""Files for launchers, viewers and spreadsheets, and what is never let out."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_groups_are_powers_of_two_the_node_and_all_ranks() -> None:
 
 
 def test_a_summary_has_median_and_tenths() -> None:
-    """Of 0..10 in any order: 5, and 1 and 9 beside it."""
+    """For 0..10 in any order: 5, and 1 and 9 beside it."""
     for times in ([*range(11)], [*range(10, -1, -1)]):
         assert summary(list(map(float, times))) == {"median_s": 5.0, "low_s": 1.0, "high_s": 9.0, "samples": 11}
 

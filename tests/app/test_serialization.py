@@ -41,7 +41,7 @@ from tests.serving_plans import split_phases
     ],
 )
 def test_values_survive_storage(kind: type, value: object) -> None:
-    """What is read from JSON equals what was written, infinities and the last bit of a float included."""
+    """A value read from JSON equals the one written, infinities and the last bit of a float included."""
     assert load(kind, json.loads(json.dumps(jsonable(value)))) == value
 
 

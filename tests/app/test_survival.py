@@ -1,4 +1,4 @@
-"""What a plan survives, as it is shown: in its document, on the command line and on its page."""
+"""Losses that a plan survives, as they are shown: in its document, on the command line and on its page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_losses_survive_the_document() -> None:
 
 
 def test_every_label_is_told_in_a_sentence() -> None:
-    """What may be lost, and what would take the last copy of something."""
+    """Losses that may happen, and those that would take the last copy of something."""
     assert survival_sentences(surviving()) == (
         "Any 1 node of 4 may be lost; a and b together hold all copies of something.",
         "No leaf may be lost: state on leaf leaf-0 (of 2) has no copy elsewhere.",

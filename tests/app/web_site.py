@@ -54,7 +54,7 @@ def told(page: str) -> str:
 
 
 def box(page: str, name: str) -> str:
-    """What stands in the input of that name."""
+    """Text in the input of that name."""
     found = re.search(rf'<input id="{name}"[^>]* value="([^"]*)"', page)
     assert found is not None, name
     return html.unescape(found[1])
@@ -66,7 +66,7 @@ def ticked(page: str, name: str) -> list[str]:
 
 
 def chosen(page: str, name: str) -> str:
-    """What is chosen in the list of that name."""
+    """Choice in the list of that name."""
     options = re.search(rf'<select id="{name}".*?</select>', page, re.DOTALL)
     assert options is not None, name
     found = re.search(r'<option value="([^"]*)" selected>', options[0])

@@ -136,7 +136,7 @@ def coded(minute: float, state: HealthState, code: str) -> HealthEvent:
 
 
 def test_a_recovery_of_one_finding_leaves_the_others() -> None:
-    """Of two alerts on a node one is resolved; a report without a code speaks of all."""
+    """One of two alerts on a node is resolved; a report without a code speaks of all."""
     events = [coded(0, HealthState.FAILED, "disk"), coded(1, HealthState.DRAINING, "spot")]
     ended = [*events, coded(2, HealthState.RECOVERED, "disk")]
     assert states(events, 30) == {"node n1": HealthState.FAILED}

@@ -1,4 +1,4 @@
-"""What failures leave of a cluster."""
+"""Clusters after failures."""
 
 from __future__ import annotations
 

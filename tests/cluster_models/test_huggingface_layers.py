@@ -62,7 +62,7 @@ def test_windowed_layers_follow_the_family_rule(model_type: str, changes: dict[s
 def test_irregular_layers_with_experts_are_held_one_by_one(
     model_type: str, changes: dict[str, Any], sparse: str
 ) -> None:
-    """What no period tells is a list."""
+    """Layers without a period are a list."""
     model = read(model_type, **changes)
     assert model.sparse_pattern == tuple(mark == "1" for mark in sparse)
     assert model.mlps
@@ -80,7 +80,7 @@ def test_irregular_layers_with_experts_are_held_one_by_one(
 def test_irregular_windowed_layers_are_held_one_by_one(
     model_type: str, changes: dict[str, Any], windowed: str
 ) -> None:
-    """What no period tells is a list."""
+    """Layers without a period are a list."""
     model = read(model_type, **changes)
     assert model.windowed_pattern == tuple(mark == "1" for mark in windowed)
     assert model.mixers
@@ -97,7 +97,7 @@ def test_irregular_windowed_layers_are_held_one_by_one(
     ],
 )
 def test_lists_that_cannot_be_read_are_refused(model_type: str, changes: dict[str, Any], field: str) -> None:
-    """Of another length, of something else, or with windows that the file gives no span."""
+    """Lists of another length, of something else, or with windows that the file gives no span."""
     with pytest.raises(InvalidModel) as refused:
         read(model_type, **changes)
     assert refused.value.field == f"model.{field}"

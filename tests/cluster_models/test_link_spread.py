@@ -116,7 +116,7 @@ def test_old_samples_say_nothing_about_spread() -> None:
 
 
 def test_a_link_with_samples_enough_takes_its_own_decile() -> None:
-    """Of five times the ninth tenth lies between the two slowest: here 1/10 and 1/20 s per 256 MiB."""
+    """The ninth tenth of five times lies between the two slowest: here 1/10 and 1/20 s per 256 MiB."""
     known = snapshot(FIVE, [sample("a", "b", rate) for rate in (40, 40, 40, 20, 10)])
     slow = 1 / (0.6 / 10 + 0.4 / 20)
     assert pessimistic(known, "a", "b") == pytest.approx(slow)

@@ -77,7 +77,7 @@ def test_one_bad_sample_does_not_move_the_median() -> None:
 
 
 def test_old_samples_give_way_to_recent_ones() -> None:
-    """What lies more than the window before the newest sample of its key does not count."""
+    """A sample more than the window before the newest of its key does not count."""
     now = datetime(2026, 1, 31, tzinfo=UTC)
     old = [sample("a", "b", 10, at=now - timedelta(days=30)) for _ in range(4)]
     links = effective_links(snapshot(FIVE, [*old, sample("a", "b", 40, at=now)]))

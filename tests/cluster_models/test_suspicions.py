@@ -1,4 +1,4 @@
-"""What looks wrong about measurements."""
+"""Measurements that look wrong."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_leaves_that_only_many_flows_slow_down_look_oversubscribed() -> None:
 
 
 def test_leaves_whose_uplinks_are_stated_raise_no_suspicion() -> None:
-    """What is known need not be suspected."""
+    """A known fact need not be suspected."""
     nodes = [host(name, leaf=leaf) for name, leaf in zip("ab", "xy", strict=True)]
     plain = snapshot(nodes, [sample("a", "b", 40)])
     stated = replace(plain, cluster=replace(plain.cluster, switches=(Switch("leaf", None, 64e9),)))

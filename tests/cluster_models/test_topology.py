@@ -78,7 +78,7 @@ def test_proximity_reads_labels() -> None:
 
 
 def test_every_pair_gets_the_class_of_its_two_nodes_alone() -> None:
-    """What a pair is does not depend on what else the cluster holds, and not on the direction."""
+    """The class of a pair depends neither on the rest of the cluster nor on the direction."""
     nodes = [
         host("a", leaf="1"),
         host("b", leaf="1", gpu="A100-SXM4-80GB"),

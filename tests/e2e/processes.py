@@ -34,7 +34,7 @@ _FORKS.set_forkserver_preload([loaded_service.__name__])
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """What the processes of one service share: settings by environment, and the ledger of their solver."""
+    """Things that the processes of one service share: settings by environment, and the ledger of their solver."""
 
     environment: dict[str, str]
     ledger: Path

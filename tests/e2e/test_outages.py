@@ -51,7 +51,7 @@ def test_plans_outlast_a_restart_of_the_database(tmp_path: Path) -> None:
 
 
 def test_plans_outlast_a_full_disk(tmp_path: Path) -> None:
-    """What is to be stored waits until there is room again."""
+    """Results wait to be stored until there is room again."""
     with _small_disk(tmp_path / "data", megabytes=24):
         shared = _migrated(tmp_path, f"sqlite:///{tmp_path / 'data' / 'meshwright.sqlite'}")
         with service(shared) as (_, client):

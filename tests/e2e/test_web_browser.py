@@ -42,7 +42,7 @@ class Site:
 
 @dataclass
 class Watched:
-    """What a browser did besides showing pages; ``documents`` are the pages themselves."""
+    """Actions of a browser besides showing pages; ``documents`` are the pages themselves."""
 
     documents: set[str] = field(default_factory=set)
     requests: list[str] = field(default_factory=list)

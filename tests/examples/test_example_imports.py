@@ -31,7 +31,7 @@ FALLBACK = "sendrecv-node-3-node-4-tcp.log:21:tcp-fallback"
 
 
 def report(answers: Answers) -> Report:
-    """What would come of all files of the folder."""
+    """Report of an import of all files of the folder."""
     files = [SentFile(path.name, path.read_bytes()) for path in sorted(FOLDER.iterdir())]
     return dry_run(files, name="demo", known=None, known_samples=(), aliases=AliasTable(), answers=answers)
 

@@ -92,7 +92,7 @@ def test_a_cluster_uuid_beside_a_block_is_no_conflict() -> None:
 
 
 def test_a_list_of_cluster_uuids_counts_for_nodes_that_are_stored_already() -> None:
-    """What a node tool printed is believed before the default of a node: a domain of its own."""
+    """The output of a node tool is believed before the default of a node: a domain of its own."""
     nodes = {"nodes.txt": slurm_nodes("t101", "t102", gpus="gpu:gb200:4")}
     answers = Answers(chosen={"*.nics": "4 x 400 infiniband"})
     before = report_of(nodes, answers).cluster

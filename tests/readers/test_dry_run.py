@@ -46,7 +46,7 @@ def sent(known: Cluster | None = None, answers: Answers = ANSWERS, **files: str)
 
 
 def test_a_proposal_passes_todays_checks() -> None:
-    """What is proposed is the same cluster and samples after going through the documents."""
+    """The proposal is the same cluster and samples after going through the documents."""
     files = [reading(host("n1", leaf="a"), host("n2", leaf="b")), reading(run("n1", "n2"))]
     proposal = combine(files, aliases=AliasTable(), known=None, answers=Answers())
     cluster = cluster_document(proposal, name="made").to_cluster()

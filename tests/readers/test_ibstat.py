@@ -74,7 +74,7 @@ def test_a_host_with_ethernet_only_says_so() -> None:
 
 @pytest.mark.parametrize("before", ["", adapter("mlx5_0")])
 def test_a_panic_is_refused_and_is_a_sign_of_trouble(before: str) -> None:
-    """What was printed before it is kept."""
+    """The lines before it are kept."""
     text = before + "ibpanic: [4711] main: stat of IB device 'mlx5_1' failed: No such file or directory\n"
     found = understood(IBSTAT, source_of(text))
     (health,) = [fact for fact in found.facts if isinstance(fact, HealthFact)]

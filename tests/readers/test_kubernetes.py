@@ -213,7 +213,7 @@ def test_no_text_breaks_a_reader(form: Format, noise: str, cut: int, at: int) ->
 
 
 def test_an_instance_type_of_the_catalogue_tells_the_hardware() -> None:
-    """Of the topology that AWS dumps, and of labels; what else is said of the node goes before."""
+    """Places come from the topology that AWS dumps, and from labels; other statements about the node go before."""
     dump = {
         "Instances": [
             {

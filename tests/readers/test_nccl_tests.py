@@ -292,7 +292,7 @@ def test_localhost_is_the_host_that_the_sender_named() -> None:
 
 @pytest.mark.parametrize("prefix", ["0: ", "[1,0]<stdout>:", "  [1,0]<stdout>: ", "[pod/launcher/nccl] "])
 def test_prefixes_change_nothing_but_the_teller(prefix: str) -> None:
-    """What a launcher puts before each line is no part of the log."""
+    """The prefix that a launcher puts before each line is no part of the log."""
     text = log(["kiwi1", "kiwi2"], 2) + log(["kiwi1", "kiwi2"], 2, program="sendrecv")
     prefixed = "".join(f"{prefix}{line}\r\n" for line in text.splitlines())
     assert _read(prefixed) == _read(text)
@@ -300,7 +300,7 @@ def test_prefixes_change_nothing_but_the_teller(prefix: str) -> None:
 
 @given(st.text(max_size=400))
 def test_any_text_is_read_without_an_error(text: str) -> None:
-    """What has no test in it is refused, if it has lines at all."""
+    """A log without a test in it is refused, if it has lines at all."""
     found = _read(text)
     assert bool(found.facts or found.refusals) == bool(clean_lines(text))
 

@@ -165,7 +165,7 @@ def test_bridges_say_how_near_two_devices_are() -> None:
 def test_the_speed_of_a_card_is_mbit_per_second_or_unknown(
     speed: str, rate: float | None, code: str | None
 ) -> None:
-    """What is no plausible number of Mbit/s leaves the rate open and is doubted with its line."""
+    """An implausible number of Mbit/s leaves the rate open and is doubted with its line."""
     found = understood(FORMAT, source_of(system(gpu(0) + nic(0, speed))))
     host, wiring = both(found)
     assert wiring.nics == ("mlx5_0",)
@@ -248,7 +248,7 @@ WHOLE = system(
 
 @given(damaged(WHOLE))
 def test_damage_never_stops_the_reader(text: str) -> None:
-    """What was damaged is refused or counted; nothing is drawn twice."""
+    """Damaged files are refused or counted; nothing is drawn twice."""
     for fact in sound(FORMAT, text).facts:
         if isinstance(fact, WiringFact):
             names = {*fact.gpus, *fact.nics}

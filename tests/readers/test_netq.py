@@ -58,7 +58,7 @@ def test_a_real_graph_counts_cables() -> None:
     [("DEGRADED", NodeState.DEGRADED), ("UNHEALTHY", NodeState.FAILED), ("?", NodeState.UNKNOWN), ("", None)],
 )
 def test_health_becomes_a_state(health: str, state: NodeState | None) -> None:
-    """What NetQ does not say is not guessed."""
+    """A fact that NetQ lacks is not guessed."""
     (fact,) = understood(NODES, source_of(json.dumps([node("a", health=health)]), "x.json")).facts
     assert isinstance(fact, HostFact)
     assert fact.state is state

@@ -25,7 +25,7 @@ def test_any_text_is_a_figure_or_none(text: str) -> None:
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_printed_number_is_read_back(value: float) -> None:
-    """What Python prints of a number is that number again."""
+    """A number printed by Python is read as that number again."""
     assert finite(repr(value)) == value
 
 

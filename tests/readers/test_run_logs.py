@@ -55,7 +55,7 @@ def test_steps_and_memory_are_found_without_the_warm_up(
 
 
 def test_percentiles_are_those_of_the_steps() -> None:
-    """Of steps from 1 to 11 s the middle is 6, and a tenth lies below 2."""
+    """The middle of steps from 1 to 11 s is 6, and a tenth lies below 2."""
     text = "".join(DEEPSPEED.format(n=n, s=float(s)) for n, s in enumerate([99] * 5 + list(range(1, 12))))
     times = read_run_log(text, tokens_per_step_per_gpu=TOKENS).times
     assert (times.low_s, times.median_s, times.high_s) == (2.0, 6.0, 10.0)

@@ -174,7 +174,7 @@ def test_other_prefixes_of_one_record_are_kept() -> None:
 
 
 def test_a_cluster_uuid_above_a_block_is_its_domain() -> None:
-    """What the generator wrote above the record belongs to it alone."""
+    """Comments that the generator wrote above the record belong to it alone."""
     uuid = "01234567-89ab-cdef-0123-456789abcdef"
     found = read(f"# ClusterUUID and CliqueID: {uuid}.7\nBlockName=b1 Nodes=n[1-2]\nBlockName=b2 Nodes=n3\n")
     domains = [fact.scale_up_domain for fact in found.facts if isinstance(fact, HostFact)]

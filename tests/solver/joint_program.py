@@ -149,7 +149,7 @@ class _Part:
         return seconds
 
     def _exposed(self, p: int, payloads: Sequence[FloatArray], hidden_s: FloatArray, rounds: float) -> Expression:
-        """What of both kinds of data parallel rings of a stage is not hidden."""
+        """Seconds of both kinds of data parallel rings of a stage that are not hidden."""
         naive, fabric, total = self.naive, self.fabric, []
         for stride, payload in zip(naive.strides, payloads, strict=True):
             groups = [naive.stages[p][offset::stride] for offset in range(stride)]

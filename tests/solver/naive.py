@@ -223,8 +223,8 @@ def legal_degrees(
 ) -> Iterator[dict[str, int]]:
     """Every legal combination by trying all of them; rank orders that only rename hosts count once.
 
-    What fills units of some ``wider`` size, GPUs and number, is left out, and without ``parts`` what needs less
-    than a node.  Unless ``every_cut``, experts are cut no further than it takes to lie on as many ranks.
+    Whatever fills units of some ``wider`` size, GPUs and number, is left out, and without ``parts`` whatever needs
+    less than a node.  Unless ``every_cut``, experts are cut no further than it takes to lie on as many ranks.
     """
     most = min(gpus_per_node * nodes, workload.max_gpus or gpus_per_node * nodes)
     sizes = range(1, most + 1)

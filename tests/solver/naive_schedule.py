@@ -30,7 +30,7 @@ def work_of_rank(
     *,
     all_forwards_first: bool = False,
 ) -> list[Event]:
-    """What one pipeline rank runs, in order, as Megatron-Core counts virtual micro-batch numbers.
+    """Passes of one pipeline rank, in order, as Megatron-Core counts virtual micro-batch numbers.
 
     ``group``: micro-batches that pass a virtual stage together, as many as ranks unless said otherwise;
     ``all_forwards_first``: as in its releases before 0.10 where there are as many micro-batches as ranks.

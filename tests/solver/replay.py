@@ -1,6 +1,6 @@
 """A step run event by event against a clock: ranks work, messages travel, stages reduce, all of them update.
 
-What work and messages take is told by ``tests.solver.naive``; when anything starts follows from the clock alone.
+Times of work and messages come from ``tests.solver.naive``; when anything starts follows from the clock alone.
 """
 
 from __future__ import annotations

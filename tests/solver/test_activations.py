@@ -1,4 +1,4 @@
-"""What a layer keeps under each policy, module by module, against the tensors counted by hand."""
+"""Activations that a layer keeps under each policy, module by module, against the tensors counted by hand."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def activations(
     precision: Precision = Precision.BF16,
     generation: Framework = DEFAULT_FRAMEWORK,
 ) -> LayerActivations:
-    """Of one layer on one GPU, micro-batch 1; ``modules`` make recomputation selective."""
+    """Bytes of one layer on one GPU, micro-batch 1; ``modules`` make recomputation selective."""
     calibration = calibration_of(H100, generation)
     policy = Recompute.SELECTIVE if modules else recompute
     batch = candidates({"recompute": RECOMPUTE_CODES.index(policy), "modules": module_code(modules)})
@@ -99,7 +99,7 @@ def test_torchtitan_s_selective_policy_keeps_every_second_product() -> None:
 def test_a_module_frees_its_own_tensors(
     model: Architecture, module: RecomputeModule, freed_per_token: float
 ) -> None:
-    """Of one layer, and what is freed is at work again while the layer runs backward."""
+    """One layer's worth, which is at work again while the layer runs backward."""
     whole, less = activations(model), activations(model, modules=frozenset({module}))
     freed = whole.layers[0, 0] - less.layers[0, 0]
     assert freed == pytest.approx(freed_per_token * TOKENS)

@@ -62,7 +62,7 @@ def _interleaved_timeline() -> tuple[TimelineEvent, ...]:
 
 @given(st.integers(1, 5), st.integers(1, 3), st.integers(1, 15), st.integers(0, 2**31))
 def test_simulated_schedules_are_sound(pipeline: int, virtual: int, micro_batches: int, seed: int) -> None:
-    """What the simulator runs, with random durations and transfers, breaks no rule of the timeline."""
+    """A simulated step with random durations and transfers breaks no rule of the timeline."""
     virtual = virtual if 1 < pipeline <= micro_batches else 1
     group = micro_batch_group(PROBLEM.workload.framework, pipeline, micro_batches)
     assert _broken_by(build_schedule(pipeline, virtual, micro_batches, group=group), seed) == []

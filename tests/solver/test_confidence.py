@@ -123,7 +123,7 @@ def test_blending_weighs_by_the_number_of_independent_runs() -> None:
 
 
 def test_a_framework_never_measured_on_a_kind_is_less_known_than_one_that_was() -> None:
-    """Of MLPerf's rows none ran on H200: each is known, but not both together, and the plan says so."""
+    """None of MLPerf's rows ran on H200: each is known, but not both together, and the plan says so."""
     pair = subject(kind="H200-SXM-141GB", name="mlperf-4")
     assert novelty_of(pair) is Novelty.PAIR
     assert "unmeasured_pair" in codes(outside_calibration(pair))

@@ -1,4 +1,4 @@
-"""What a certificate says of the space it covers: every limit that the search has, and no other."""
+"""A certificate names every limit of the space that was searched, and no other."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_groups_that_shard_parameters_are_named_unless_they_are_pinned() -> None
 def test_numbers_of_micro_batches_are_those_of_the_framework(
     interleaving: Interleaving, release: int, code: str
 ) -> None:
-    """What comes with virtual stages, as each framework groups micro-batches."""
+    """Micro-batch numbers under virtual stages, as each framework groups micro-batches."""
     known = replace(DEFAULT_FRAMEWORK, interleaving=interleaving, megatron_core=release)
     assert code in codes(limits(problem(nodes(2, gpus=2), framework=known)))
 

@@ -44,7 +44,7 @@ def test_parameters_are_those_of_the_generation_it_is_like(like: str) -> None:
 
 
 def test_own_parameters_win_over_those_of_the_generation_it_is_like() -> None:
-    """What was fitted for its name comes last, what was fitted for the generation before it."""
+    """Parameters fitted for its name come last, those fitted for the generation before them."""
     both = FittedParameters({}, {**fitted("ours", 0.9).frameworks, **fitted(LIKE, 0.7).frameworks}, "own")
     assert calibration_of(H100, ours(), both).kernel_share == 0.9
     assert calibration_of(H100, framework(LIKE), both).kernel_share == 0.7

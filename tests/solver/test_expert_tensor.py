@@ -51,7 +51,7 @@ SLACK = 1 + 1e-9
 
 @dataclass(frozen=True)
 class Simulated:
-    """What the ranks of one stage hold, receive and send in one sparse layer, told rank by rank."""
+    """Weights and tokens that the ranks of one stage hold, receive and send in one sparse layer, rank by rank."""
 
     received: dict[int, int]
     worked: dict[int, int]

@@ -46,7 +46,7 @@ def test_runs_that_err_together_correlate_and_count_as_few() -> None:
 
 
 def test_generations_of_a_framework_err_together() -> None:
-    """Of one that is new, alone or on a GPU kind; a model and a kind are units of their own."""
+    """A family that is new, alone or on a GPU kind; a model and a kind are units of their own."""
     older, newer = (
         replace(run(), workload=replace(run().workload, framework=framework(name)))
         for name in ("nemo-24.07", "nemo-25.04")

@@ -76,7 +76,7 @@ def truth(**values: float) -> FittedParameters:
 
 
 def value(report: FitReport, parameter: str) -> FittedValue:
-    """What the report says of ``parameter``."""
+    """The report's line about ``parameter``."""
     return next(each.fitted for each in report.unknowns if each.unknown.parameter == parameter)
 
 

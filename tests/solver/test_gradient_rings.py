@@ -1,4 +1,4 @@
-"""What frameworks do with gradients and sharded states once a step, and what it costs."""
+"""Gradients and sharded states once a step, as frameworks exchange them, and their cost."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def priced(micro_batches: int = 32, row: dict[str, int] | None = None, **facts: 
 
 @given(limit=st.integers(1, 40), micro_batches=st.integers(4, 64))
 def test_a_step_computes_every_gradient_once(limit: int, micro_batches: int) -> None:
-    """What backward passes save comes after the flush, but for what the others' last passes leave room for."""
+    """Time that backward passes save comes after the flush, but where the others' last passes leave room."""
     now = priced(micro_batches)
     later = priced(micro_batches, defer_head_gradient=True, head_gradient_limit=limit)
     saved = micro_batches * (now.backward_s[0, -1] - later.backward_s[0, -1])
@@ -45,7 +45,7 @@ def test_a_step_computes_every_gradient_once(limit: int, micro_batches: int) -> 
 
 
 def test_a_limit_keeps_the_rest_where_it_was() -> None:
-    """Of 32 gradients a limit of 8 defers a quarter, 0 and 32 all of them."""
+    """A limit of 8 defers a quarter of 32 gradients, 0 and 32 all of them."""
     now, *later = (
         priced(defer_head_gradient=limit is not None, head_gradient_limit=limit or 0).backward_s[0, -1]
         for limit in (None, 0, 8, 32)

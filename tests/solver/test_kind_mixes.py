@@ -325,7 +325,7 @@ def test_no_stage_reaches_two_leaves_that_hold_a_kind_each(*, group: RankGroup, 
 
 @pytest.mark.parametrize("objective", list(Objective))
 def test_no_mix_beats_its_floor(objective: Objective) -> None:
-    """What is left when time is up is bounded by a floor below every priced mix."""
+    """Mixes left when time is up are bounded by a floor below every priced mix."""
     asked = fast_and_slow(2, 2, objective=objective)
     for index, fabric in enumerate(mixes_of(asked)):
         priced = [one for one in mixed_prices(asked, fabric, index) if (one.excess_bytes <= 0).any()]

@@ -104,7 +104,7 @@ def test_no_split_that_can_be_launched_is_lighter(
 
 @given(MODELS, st.integers(1, 5))
 def test_nanotron_fills_stages_by_itself(model: Architecture, pipeline: int) -> None:
-    """Of all splits, empty stages among them, the checker takes one only: the one that is planned."""
+    """The checker takes one only of all splits, empty stages among them: the one that is planned."""
     nanotron = framework("nanotron-0.5")
     asked = problem(nodes(1), model=model, framework=nanotron)
     every = [counts for counts in product(range(model.layers + 1), repeat=pipeline) if sum(counts) == model.layers]

@@ -83,7 +83,7 @@ def test_small_problems_with_rules_are_solved_as_by_brute_force(problem: Placeme
 @given(placement_problems(), st.integers(0, 2**32 - 1))
 @settings(max_examples=10)
 def test_a_start_is_never_lost(problem: PlacementProblem, seed: int) -> None:
-    """What is found is no worse than where the search started, also when it is stopped at once."""
+    """The result is no worse than the start of the search, also when it is stopped at once."""
     start = np.random.default_rng(seed).permutation(problem.nodes)[: problem.slots]
     before = violations(start, problem.arrays.rules), step_seconds(start, problem.arrays)[0]
     for stopped in (True, False):

@@ -208,7 +208,7 @@ def test_the_total_is_the_sum_of_all_parts() -> None:
 
 
 def test_gradients_that_are_reduced_once_stay_whole_over_several_micro_batches() -> None:
-    """Of 70e9 parameters on 64 ranks each holds all FP32 gradients, unless there is nothing to add up."""
+    """Each of 64 ranks holds all FP32 gradients of 70e9 parameters, unless there is nothing to add up."""
     row = candidates({"data": 64, "sharding": SHARDING_CODES.index(Sharding.PARAMETERS)})
     found = {
         (once, count): memory(

@@ -197,7 +197,7 @@ def test_a_step_lies_between_its_two_ends(
 
 
 def bound_of_program(schedule: Schedule, duration: FloatArray, delay: FloatArray) -> float:
-    """What the rows say of the last backward on rank 0 when everything is known."""
+    """The last backward on rank 0 by the rows, when everything is known."""
     builder = ModelBuilder()
     end = int(builder.add_columns(1, cost=1.0)[0])
     builder.add_row([(end, 1.0)], lower=0.0)

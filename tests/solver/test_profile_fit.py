@@ -43,7 +43,7 @@ TRUTH: dict[str, Any] = {
 
 
 def profile(*, burst: float = 1.0, noise: float = 0.0, seed: int = 0) -> HardwareProfile:
-    """What an H100 with the parameters ``TRUTH`` would show; short calls are ``burst`` times as fast."""
+    """The profile of an H100 with the parameters ``TRUTH``; short calls are ``burst`` times as fast."""
     random = np.random.default_rng(seed)
     own = _behaviour()
     chip = processor(H100, Precision.BF16, own)

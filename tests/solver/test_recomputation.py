@@ -1,4 +1,4 @@
-"""What recomputation runs again under each framework's policy."""
+"""Work that recomputation runs again under each framework's policy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def repeated_s(calibration: Calibration, precision: Precision = Precision.BF16) 
 
 
 def test_stopping_early_saves_the_last_product() -> None:
-    """Of 80 layers each leaves out 8192 tokens x 28672 by 28672 x 8192; a selective core is no different."""
+    """Each of 80 layers leaves out 8192 tokens x 28672 by 28672 x 8192; a selective core is no different."""
     whole, early = (repeated_s(behaviour(stops_recompute=stops)) for stops in (False, True))
     chip = processor(H100, Precision.BF16, behaviour())
     assert whole[1] - early[1] == pytest.approx(80 * float(matmul_s(chip, 8192.0, 8192.0, 28672.0)), rel=1e-6)

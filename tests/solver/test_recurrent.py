@@ -213,7 +213,7 @@ TINY_INDEX = replace(
 
 @pytest.mark.parametrize("model", [TINY_DELTA, TINY_BLOCKS, TINY_INDEX], ids=lambda model: model.name)
 def test_the_checker_allows_what_is_listed_and_no_more(model: Architecture) -> None:
-    """Of the degrees that a plain model of as many heads may have, those are listed that no rule speaks against."""
+    """The list holds the degrees of a plain model of as many heads that no rule speaks against."""
     asked = problem(nodes(2, gpus=4), model=model, framework=BRIDGE, pinned={"pipeline": 1, "expert": 1})
     plain = enumerate_candidates(replace(DENSE, heads=64, kv_heads=64), asked.workload, gpus_per_node=4, nodes=2)
     own = enumerate_candidates(model, asked.workload, gpus_per_node=4, nodes=2)

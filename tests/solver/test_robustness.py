@@ -1,4 +1,4 @@
-"""What is left of a plan's lead when links change."""
+"""A plan's lead when links change."""
 
 from __future__ import annotations
 

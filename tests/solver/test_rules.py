@@ -249,7 +249,7 @@ def test_spares_are_named_and_healthy() -> None:
 
 
 def test_a_given_configuration_that_breaks_a_rule_is_predicted_with_a_warning() -> None:
-    """What is given in full is priced as it is."""
+    """A configuration given in full is priced as it is."""
     asked = asked_for(PlacementRules(spread=(Spread(DATA, "leaf"),), spares=(Spares(3),)))
     made = candidate(asked, tensor=2, data=2)
     found = predict(asked, configuration_of(made), hosts=("n0", "n2"))

@@ -165,7 +165,7 @@ def test_no_size_is_left_out_because_it_is_large(case: str, degree: str, above: 
 
 @functools.cache
 def bound_of(case: str) -> float:
-    """What the certificate says that no plan can beat."""
+    """The step that no plan can beat by the certificate."""
     return planned(CASES[case]).certificate.bound
 
 

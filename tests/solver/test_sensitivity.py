@@ -37,7 +37,7 @@ def step_after(found: Sensitivity, change: Lever | Overlap) -> float:
 
 
 def test_more_gpus_on_the_front_are_faster_and_each_plan_is_the_best_of_its_number(found: Sensitivity) -> None:
-    """What a search for so many GPUs alone finds."""
+    """The plan of a search for so many GPUs alone."""
     gpus = [plan.configuration.degrees.gpus for plan in found.front]
     steps = [plan.time.step_s for plan in found.front]
     assert gpus == sorted(set(gpus))

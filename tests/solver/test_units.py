@@ -58,7 +58,7 @@ def test_units_are_made_inside_domains_and_their_leftovers_stay_out() -> None:
 
 
 def test_slow_nodes_share_a_unit_or_stay_out() -> None:
-    """Of four nodes the two slow ones make a unit; of three the slow one is left over."""
+    """The two slow ones of four nodes make a unit; the slow one of three is left over."""
     pairs = next(
         fabric
         for fabric in fabrics_of(problem(in_domains([4, 3], slow=("n0", "n2", "n4"))))

@@ -1,4 +1,4 @@
-"""What pairs of slots send through shared switches, against sums done by hand, and what switches do to a step."""
+"""Bytes of pairs of slots through shared switches, against sums done by hand, and what switches do to a step."""
 
 from __future__ import annotations
 

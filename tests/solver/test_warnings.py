@@ -1,4 +1,4 @@
-"""What a plan warns of, and how sure it says that it is."""
+"""Warnings of a plan, and how sure it says that it is."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_plan_warns_where_nothing_like_it_was_measured() -> None:
 
 @pytest.mark.parametrize(("kind", "silent"), [("H100-SXM5-80GB", True), ("A100-SXM4-80GB", False)])
 def test_a_calibration_of_another_gpu_does_not_pass_for_this_one(kind: str, *, silent: bool) -> None:
-    """What an own calibration does not know is as shipped, and the plan says of what."""
+    """Parameters that an own calibration lacks are as shipped, and the plan names them."""
     asked = problem(nodes(1, gpus=1, gpu="H100-SXM5-80GB"))
     value = {"sustained_share": FittedValue(0.5, 0.4, 0.6, 9)}
     own = FittedParameters({kind: value}, {asked.workload.framework.name: {}}, "ours 1234")

@@ -47,7 +47,7 @@ def apply_running_plan(
 ) -> RunningPlanSummaryAnswer:
     """Say that the job runs by this approved plan; the one before is superseded, and its other GPUs are free.
 
-    Of a plan that a replan decided this is the same as completing the job there.
+    For a plan that a replan decided this is the same as completing the job there.
     """
     actor = actor_of(request, (document or StepDocument()).actor)
     with transaction(service.sessions) as session:

@@ -59,7 +59,7 @@ class DecisionFiles:
     def write(self, decision: BatchDecision, document: Callable[[], str]) -> dict[str, JobFiles]:
         """Write the decision as ``document`` makes it, and plan and launch files of every job that starts anew.
 
-        Of every deployment decided on the new plan, and scripts for its engines.
+        The new plan of every deployment decided on, and scripts for its engines.
 
         Returns what was written, by job id.  A format that cannot carry the plan is named on standard error: the
         decision holds all the same.

@@ -31,7 +31,7 @@ from cluster_models.training.plan import Plan
 class AnswerView:
     """An answer, by job id the plan that each decided job ran by before, and the names of untouched jobs.
 
-    ``served`` are the plans of deployments before.  Of all those that are still kept.  ``cluster``: as the
+    ``served`` are the plans of deployments before; all are those that are still kept.  ``cluster``: as the
     failures left it, where that is asked for; a GPU in use is out of reach of the jobs that sat on it.
     """
 

@@ -1,7 +1,7 @@
 """SuperBench's gpu_copy_bw: one line a copy, as "gpu0_to_gpu1_write_by_sm_under_numa0_uni 250.1", in 10^9 bytes/s.
 
-"a_to_b" is from a to b, whether a writes or b reads.  Figures of "_bi" are the sum of both ways.  What a GPU does
-with itself is its own memory and is left out.
+"a_to_b" is from a to b, whether a writes or b reads.  Figures of "_bi" are the sum of both ways.  A copy of a GPU
+to itself is its own memory and is left out.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ CLIENT = "planner"
 
 @dataclass
 class Provider:
-    """What it says of whoever signs in, and the codes that it gave out with nonce and PKCE challenge."""
+    """Claims about whoever signs in, and the codes that were given out with nonce and PKCE challenge."""
 
     issuer: str = ""
     claims: dict[str, Any] = field(default_factory=dict)

@@ -47,7 +47,7 @@ def test_a_key_is_made_listed_and_revoked(url: str, capsys: pytest.CaptureFixtur
 def test_commands_work_on_one_tenant(
     url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is stored for a tenant is found for that tenant only; one that does not exist is refused."""
+    """Rows of a tenant are found for that tenant only; a tenant that does not exist is refused."""
     assert main(["tenants", "create", "lab", "--queued-plans", "3"]) == 0
     monkeypatch.setenv("MESHWRIGHT_TENANT", "lab")
     assert main(["cluster", "import", "cluster.yaml"]) == 0

@@ -69,7 +69,7 @@ def test_a_tenant_queues_so_many_plans(service: TestClient) -> None:
 
 
 def test_a_tenant_stores_so_many_measurements(service: TestClient) -> None:
-    """What is there is counted before a request that brings more."""
+    """Stored samples are counted before a request that brings more."""
     client = _quotas(service, stored_samples=1)
     assert client.post(f"{API}/clusters", json=cluster_body()).status_code == 201
     full = client.post(f"{API}/clusters", json=cluster_body(name="another"))

@@ -1,4 +1,4 @@
-"""What was stored before there were tenants is the default tenant's afterwards, with all that refers to it."""
+"""Rows stored before there were tenants are the default tenant's afterwards, with all that refers to them."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def test_the_real_solver_heeds_the_calibration(tmp_path: Path) -> None:
 
 
 def test_the_profiler_script_is_served_whole(client: TestClient) -> None:
-    """What a node fetches is the file that is shipped."""
+    """A node fetches the file that is shipped."""
     answer = client.get("/profiler/gpu_profile.py")
     assert answer.status_code == 200
     assert answer.text == script_text()

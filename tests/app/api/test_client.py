@@ -31,7 +31,7 @@ OPERATIONS = {
 
 @pytest.mark.parametrize("name", sorted(sources()))
 def test_the_operations_are_those_of_the_routes(name: str) -> None:
-    """What is committed is what the routes say today; the failure says how to renew it."""
+    """The committed client is that of today's routes; the failure says how to renew it."""
     assert (FOLDER / name).read_text() == sources()[name], "renew it with: python -m app.api.client_source"
 
 

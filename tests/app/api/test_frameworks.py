@@ -42,7 +42,7 @@ def body(framework: object, **more: Any) -> dict[str, Any]:
 
 
 def result(client: TestClient, request: dict[str, Any]) -> Any:
-    """What is predicted."""
+    """The prediction."""
     answer = client.post(f"{API}/predictions", json=request)
     assert answer.status_code == 200, answer.text
     return answer.json()["result"]

@@ -1,4 +1,4 @@
-"""What operators see, and the description that clients are made from."""
+"""Probes and metrics for operators, and the description that clients are made from."""
 
 from __future__ import annotations
 

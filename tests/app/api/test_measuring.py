@@ -1,4 +1,4 @@
-"""What to measure next, over HTTP, and exports with the options of a launch."""
+"""Measurements to make next, over HTTP, and exports with the options of a launch."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_wrong_limits_are_named(small: TestClient, body: dict[str, Any], field: 
 
 
 def test_exports_take_the_options_of_a_launch(tmp_path: Path) -> None:
-    """What is set stands in the files; what is wrong is refused by its name; others keep their defaults."""
+    """Options that are set stand in the files; a wrong one is refused by its name; others keep their defaults."""
     with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite", role=Role.ALL) as client:
         address = ended(client, client.post(f"{API}/plans", json=plan_body()).headers["Location"])["links"][
             "exports"

@@ -96,7 +96,7 @@ def test_a_configuration_that_breaks_a_rule_is_refused(
 
 
 def test_an_outlook_needs_no_search(client: TestClient) -> None:
-    """What fits, on how few GPUs and about how fast; or why nothing does; and nothing is stored."""
+    """Says whether it fits, on how few GPUs and about how fast, or why nothing does; nothing is stored."""
     body = plan_body()
     seen = client.post(f"{API}/outlooks", json=body).json()
     assert seen["result"] == "outlook"

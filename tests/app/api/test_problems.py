@@ -100,7 +100,7 @@ def test_garbage_is_refused_and_does_no_harm(client: TestClient, body: bytes) ->
     ],
 )
 def test_a_body_is_read_as_strictly_as_a_file(client: TestClient, body: bytes, words: str) -> None:
-    """What is wrong with the text is said with its place, and no value is lost to its own repetition."""
+    """A mistake in the text is named with its place, and no value is lost to its own repetition."""
     answer = client.post(CLUSTERS, content=body, headers=JSON)
     assert answer.status_code == 422
     assert words in answer.json()["detail"]

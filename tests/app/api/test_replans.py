@@ -105,7 +105,7 @@ def test_the_safe_answer_is_approved_and_carried_out(client: TestClient) -> None
 
 
 def test_the_solvers_answer_is_proposed_and_can_fail(client: TestClient) -> None:
-    """What was taken for it is given back, and why is kept."""
+    """Its GPUs are given back, and the reason is kept."""
     replan_id = failed(client, "n0")["replan"]
     _propose(client, replan_id, "n7", "n1")
     replan = _replan(client, replan_id)
@@ -130,7 +130,7 @@ def test_a_false_alarm_is_called_off(client: TestClient) -> None:
 
 
 def test_of_two_approvals_at_once_one_wins(tmp_path: Path, database_url: str) -> None:
-    """Of different answers; the other is told that it is too late, and no GPU is held for both."""
+    """They approve different answers; the second is too late, and no GPU is held for both."""
     with running(tmp_path, database_url, role=Role.WEB) as client:
         store_site(client)
         _approve_both(client)

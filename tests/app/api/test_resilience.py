@@ -1,4 +1,4 @@
-"""What failures cost a plan, over HTTP."""
+"""Costs of failures for a plan, over HTTP."""
 
 from __future__ import annotations
 

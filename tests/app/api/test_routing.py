@@ -52,7 +52,7 @@ def test_files_of_an_engine_are_stored_listed_and_forgotten(client: TestClient) 
 
 
 def test_counts_in_json_come_back_with_their_pairs(client: TestClient) -> None:
-    """What ``?counts=true&pairs=true`` answers can be stored again and is the same."""
+    """The answer to ``?counts=true&pairs=true`` can be stored again and is the same."""
     body: dict[str, Any] = {"name": "ours", "workloads": in_full("a", experts=4)}
     table = [[0, 1, 2, 3.5], [1, 0, 0, 0], [2, 0, 0, 0], [3.5, 0, 0, 0]]
     body["workloads"][0] |= {

@@ -164,7 +164,7 @@ def test_store_keeps_it_for_the_service(fitted: Path, tmp_path: Path, capsys: py
 
 
 def test_the_profiler_prints_the_script(capsys: pytest.CaptureFixture[str]) -> None:
-    """What is printed is the file that is shipped."""
+    """The command prints the file that is shipped."""
     assert main(["profiler"]) == 0
     assert capsys.readouterr().out == script_text()
 

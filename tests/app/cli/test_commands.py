@@ -55,7 +55,7 @@ def test_predict_says_by_how_much_it_does_not_fit(
 def test_predict_refuses_what_cannot_run(
     files: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, words: str
 ) -> None:
-    """What breaks a rule is bad input, named by file and field."""
+    """A value that breaks a rule is bad input, named by file and field."""
     (tmp_path / "c.yaml").write_text(text)
     assert main(["predict", *files, "--configuration", "c.yaml"]) == 2
     out, err = capsys.readouterr()

@@ -22,7 +22,7 @@ def _own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def examined(capsys: pytest.CaptureFixture[str], *options: str, code: int = 0) -> dict[str, dict[str, Any]]:
-    """What the command finds, by part."""
+    """The command's findings, by part."""
     assert main(["doctor", "--json", *options]) == code
     return {each["part"]: each for each in json.loads(capsys.readouterr().out)}
 

@@ -36,7 +36,7 @@ def predicted(files: list[str], capsys: pytest.CaptureFixture[str], *options: st
 
 
 def complaints(capsys: pytest.CaptureFixture[str], *command: str) -> list[str]:
-    """What a refused command says."""
+    """The error of a refused command."""
     assert main(list(command)) == 2
     out, err = capsys.readouterr()
     assert out == ""

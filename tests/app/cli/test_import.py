@@ -88,7 +88,7 @@ def test_an_output_that_cannot_be_written_ends_with_code_two(
 
 
 def test_files_go_into_a_cluster_file_once(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is known stays, what is new is added, and the same files again change nothing."""
+    """Known nodes stay, new ones are added, and the same files again change nothing."""
     Path("pair.yaml").write_text(CLUSTER.replace("gpu_count: 4", "gpu_count: 16"))
     code, out, _ = run(capsys, "logs", "--into", "pair.yaml", *NICS, "--output", "more.yaml")
     assert code == 0

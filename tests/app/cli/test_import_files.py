@@ -192,7 +192,7 @@ def test_a_folder_for_each_node_names_the_nodes_of_its_files() -> None:
     ],
 )
 def test_a_pattern_that_says_nothing_clear_is_refused(options: tuple[str, ...], said: str) -> None:
-    """What fits nothing is a slip of the pen, and two patterns may not differ."""
+    """A pattern that fits nothing is a slip of the pen, and two patterns may not differ."""
     with pytest.raises(InvalidInput, match=said):
         _hosts(*options)
 
@@ -226,7 +226,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_link_goes_on_to_lead_to_the_file(tmp_path: Path) -> None:
-    """What a link leads to is written, not the link."""
+    """The target of a link is written, not the link."""
     path, link = tmp_path / "c.yaml", tmp_path / "latest.yaml"
     path.write_text("before")
     link.symlink_to(path)

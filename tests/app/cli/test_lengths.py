@@ -12,7 +12,7 @@ from app.documents.workload import WorkloadDocument
 
 
 def test_a_list_and_its_histogram_are_one_workload(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is printed stands in a workload file as it is."""
+    """The output stands in a workload file as it is."""
     listed, counted = tmp_path / "listed", tmp_path / "counted.csv"
     listed.write_text("700\n120\n# a comment\n700\n\n120\n700\n", encoding="utf-8")
     counted.write_text("tokens,count\n120,2\n700;1\n700\t2\n", encoding="utf-8")

@@ -40,7 +40,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
 
 
 def test_pairs_come_in_rounds_with_a_reason_and_the_time(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What was never measured is named, what it takes is said, and which tests run."""
+    """Pairs that were never measured are named, with the time it takes and the tests that run."""
     code, out, err = run(capsys, "three.yaml")
     assert (code, err) == (0, "")
     assert "in 3 rounds, about" in out
@@ -114,7 +114,7 @@ def test_a_plan_says_which_pairs_matter(cluster: Path, capsys: pytest.CaptureFix
 
 
 def test_a_stored_cluster_is_measured_by_name(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What comes next is an import into it; a plan that is not stored is an error."""
+    """The next step is an import into it; a plan that is not stored is an error."""
     url = ("--database-url", f"sqlite:///{cluster.parent / 'meshwright.sqlite'}")
     assert main(["cluster", "import", "three.yaml", *url]) == 0
     capsys.readouterr()

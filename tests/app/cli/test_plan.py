@@ -84,7 +84,7 @@ def test_a_plan_on_pessimistic_links_says_so(
 
 
 def test_options_reach_the_search(files: list[str], found: dict[str, Any]) -> None:
-    """What was not given stays with the solver's own defaults."""
+    """Options that were not given stay with the solver's own defaults."""
     options = ["--time-limit", "7", "--effort", "3", "--seed", "5", "--gap", "0.02", "--backend", "highs"]
     assert main(["plan", *files, *options]) == 0
     assert found["options"] == SearchOptions(time_limit_s=7, effort=3, seed=5, gap=0.02, backend="highs")
@@ -116,7 +116,7 @@ def test_plan_is_printed_for_an_engineer(
 def test_the_first_screen_holds_the_decision(
     files: list[str], found: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What to run, how to start it, its time, cost and room in memory; hosts and drift come last."""
+    """The configuration, how to start it, its time, cost and room in memory; hosts and drift come last."""
     options = ["--tokens", "15T", "--gpu-price", "2.5", "--output", "kept.json", "--verbose"]
     assert main(["plan", *files, *options]) == 0
     out = capsys.readouterr().out

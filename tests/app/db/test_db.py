@@ -1,4 +1,4 @@
-"""What the engine promises on both databases."""
+"""Promises of the engine on both databases."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_references_are_enforced(sessions: SessionFactory) -> None:
 
 
 def test_an_error_leaves_nothing_behind(sessions: SessionFactory) -> None:
-    """What a transaction wrote before it failed is gone."""
+    """Rows that a transaction wrote before it failed are gone."""
 
     def write_and_fail() -> None:
         with transaction(sessions) as session:

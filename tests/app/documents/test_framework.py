@@ -32,7 +32,7 @@ from tests.plans import small_workload
 
 
 def values(fact: WireFact) -> st.SearchStrategy[Any]:
-    """What a description may say of a fact."""
+    """Values that a description may state for a fact."""
     if fact.is_list:
         return st.lists(st.sampled_from(fact.choices), min_size=1, unique=True)
     if fact.choices:
@@ -67,7 +67,7 @@ def refused(data: dict[str, Any]) -> list[str]:
 
 @given(DESCRIPTIONS)
 def test_a_description_survives_the_domain_and_its_file(data: dict[str, Any]) -> None:
-    """What is stated comes back, with all facts; the whole makes the same framework again, as a file too."""
+    """Stated facts come back with all others; the whole makes the same framework again, as a file too."""
     stated = read(data).to_framework()
     whole = FrameworkDescription.from_framework(stated)
     written = whole.model_dump(mode="json")

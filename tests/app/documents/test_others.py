@@ -95,7 +95,7 @@ def test_unusable_models_say_what_to_give(value: object, words: str) -> None:
 
 
 def test_workload_defaults_are_the_domains() -> None:
-    """What is left out of the file is what the dataclass says."""
+    """Fields left out of the file have the defaults of the dataclass."""
     document = WorkloadDocument(sequence_length=8192, global_batch_sequences=512)
     assert document.to_value() == TrainingWorkload(sequence_length=8192, global_batch=512)
 

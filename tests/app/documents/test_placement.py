@@ -171,7 +171,7 @@ def test_problems_with_rules_stand_at_their_fields_of_the_form() -> None:
 
 
 def test_a_filled_form_shows_the_usual_rules_in_fields_and_others_in_the_box() -> None:
-    """What was asked for comes back where it was typed."""
+    """Rules come back where they were typed."""
     placement = {
         "spread": [{"group": "data", "over": "leaf", "at_least": 2}, {"group": "stage", "over": "rack"}],
         "spares": [{"count": 2, "per": "zone"}],

@@ -201,7 +201,7 @@ def test_mistakes_that_differ_in_figures_are_one_problem() -> None:
 
 
 def test_mistakes_with_other_remedies_stay_apart() -> None:
-    """What helps one line would mislead the other."""
+    """A correction of one line would mislead the other."""
     first, second = problems(HEAD + LINE.replace("H100", "H1000") + LINE.replace("H100", "MI30X"))
     assert first.startswith("line 2, column gpu")
     assert second.startswith("line 3, column gpu")

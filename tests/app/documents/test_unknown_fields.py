@@ -1,4 +1,4 @@
-"""What an unknown field is answered with, wherever in a document it stands."""
+"""Answers to an unknown field, wherever in a document it stands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Leaf(Document):
 
 
 class Other(Document):
-    """What may stand in its place."""
+    """Fields that may stand in its place."""
 
     weight: int = 0
 
@@ -61,7 +61,7 @@ def remedies(value: Any) -> list[str]:
 )
 @pytest.mark.parametrize("in_list", [False, True])
 def test_the_fields_of_the_place_are_listed(tree: Any, in_list: bool) -> None:
-    """Of the model at that place and of no other, through lists, mappings and unions."""
+    """They are fields of the model at that place and of no other, through lists, mappings and unions."""
     assert remedies([{}, tree] if in_list else tree) == ["known are colour"]
 
 

@@ -68,7 +68,7 @@ MORE = {
 
 
 def check(adapter: str, body: bytes) -> Reported | None:
-    """What is read can be stored; ``None`` where the body is refused with a sentence."""
+    """Reports as read, which can be stored; ``None`` where the body is refused with a sentence."""
     try:
         reported = ADAPTERS[adapter].read(body, NOW)
     except InvalidInput as refused:

@@ -63,7 +63,7 @@ def test_the_worst_of_conditions_and_taints_is_the_verdict(value: dict[str, Any]
 
 
 def test_lists_watches_and_streams_hold_nodes() -> None:
-    """What ``kubectl get -o json``, a watch, and ``kubectl get -w -o json`` print."""
+    """Outputs of ``kubectl get -o json``, of a watch, and of ``kubectl get -w -o json``."""
     down = node("n2", conditions=(("Ready", "False"),))
     assert shown(read("kubernetes", {"kind": "List", "items": [node(), down]})) == [
         "node n1 recovered",

@@ -25,7 +25,7 @@ def told(minute: int, state: HealthState, code: str = "", *, sighting: bool = Tr
 
 
 def kept(*reports: ToldEvent) -> list[HealthEvent]:
-    """What is stored of reports that come one by one, a minute apart."""
+    """Stored events of reports that come one by one, a minute apart."""
     stored: list[HealthEvent] = []
     for minute, report in enumerate(reports):
         fresh = news([report], stored, now=START + timedelta(minutes=minute))

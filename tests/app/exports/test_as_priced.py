@@ -86,7 +86,7 @@ def test_megatron_fsdp_unsets_the_queues_of_its_caller() -> None:
     ],
 )
 def test_splits_are_known_by_the_easiest_way_to_launch_them(rows: Any, split: LayerSplit) -> None:
-    """What 0.12 has arguments for is told apart from what needs a layout."""
+    """Splits that 0.12 has arguments for are told apart from those that need a layout."""
     assert split_of(rows) is split
     plan = under(DATA, "megatron-core-0.12")
     assert plan.workload is not None

@@ -188,7 +188,7 @@ def test_names_and_families_are_in_order() -> None:
 
 
 def test_a_format_that_forgets_a_figure_is_found_out() -> None:
-    """What a format must say is missed where its files do not say it."""
+    """A fact that a format must state is missed where its files lack it."""
     found, plan = export("hostfile"), PLANS["dense"]
     greedy = replace(found, says=found.says | {"tensor"})
     with pytest.raises(InvalidConfiguration, match=r"exports.hostfile.tensor"):

@@ -155,7 +155,7 @@ def test_torchtitan_knows_its_fields() -> None:
     ],
 )
 def test_launchers_know_their_flags(name: str, tool: str) -> None:
-    """What follows the launcher's name, up to our own words."""
+    """Arguments after the launcher's name, up to our own words."""
     for plan in PLANS.values():
         for file in export(name).files(plan):
             text = _ARRAYS.sub("", code(file.text))

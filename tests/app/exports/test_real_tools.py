@@ -172,7 +172,7 @@ def parser_of(tool: str) -> argparse.ArgumentParser:
 
 @pytest.mark.parametrize("release", [8, 12, 15])
 def test_the_parser_of_each_release_takes_every_line(release: int) -> None:
-    """What a generation is launched with is what the parser of its own release of Megatron-Core takes."""
+    """The parser of a generation's own release of Megatron-Core takes the arguments that it is launched with."""
     parser = parser_of(f"megatron-0.{release}")
     taken = 0
     for plan in variants("megatron"):

@@ -1,4 +1,4 @@
-"""What the exported scripts do when they run, with stand-ins for the launchers."""
+"""Exported scripts as they run, with stand-ins for the launchers."""
 
 from __future__ import annotations
 

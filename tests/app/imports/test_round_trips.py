@@ -1,4 +1,4 @@
-"""What was measured comes back as it was: logs of a whole cluster, and logs of the scripts that ask for more."""
+"""Measurements come back as they were: logs of a whole cluster, and logs of the scripts that ask for more."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def example() -> ClusterSnapshot:
 
 @pytest.fixture(scope="module")
 def returned(example: ClusterSnapshot) -> Report:
-    """What comes of a log for each pair and number of GPUs, sent to the cluster without its samples."""
+    """Samples from a log for each pair and number of GPUs, sent to the cluster without its samples."""
     return imported(list(logs(example)), replace(example, samples=()), Answers(measured_at=MOMENT))
 
 
@@ -105,7 +105,7 @@ def test_failed_tests_come_back_as_failed(example: ClusterSnapshot, returned: Re
 
 
 def test_links_are_those_of_the_example(example: ClusterSnapshot, returned: Report) -> None:
-    """What a plan is made on is the same, estimated pairs included."""
+    """A plan is made on the same links, estimated pairs included."""
     samples = tuple(samples_of(returned.measurements, example.cluster))
     links, meant = (effective_links(one) for one in (replace(example, samples=samples), example))
     for gpus in (1, 8):

@@ -67,7 +67,7 @@ def test_too_little_memory_ends_the_solve_alone(tmp_path: Path) -> None:
 
 
 def test_a_contradiction_fails_with_its_field(tmp_path: Path) -> None:
-    """What slipped through the checks of the service is told in the solver's own words."""
+    """A mistake that slipped through the checks of the service is told in the solver's own words."""
     request = _request()
     request["workload"]["pinned"] = {"tensor": 3}
     end = _solve(tmp_path, request)

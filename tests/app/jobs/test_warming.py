@@ -1,4 +1,4 @@
-"""What a serving process does beside its first requests."""
+"""Work of a serving process beside its first requests."""
 
 from __future__ import annotations
 

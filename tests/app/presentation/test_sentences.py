@@ -67,7 +67,7 @@ def test_every_code_comes_with_the_figures_of_its_sentence(code: str) -> None:
 
 
 def test_every_sentence_is_said_by_something() -> None:
-    """What no code of ours says any more goes."""
+    """Sentences that no code of ours says any more go."""
     assert set(SENTENCES) - set(USES) == set()
 
 

@@ -299,7 +299,7 @@ def test_settings_of_a_cluster_are_kept_and_checked(sessions: SessionFactory) ->
 
 @on_sqlite
 def test_old_reports_are_forgotten_but_not_what_holds(sessions: SessionFactory) -> None:
-    """What a later report of the same source follows can go; the last word on a part stays for ever."""
+    """A report that a later one of the same source follows can go; the last word on a part stays for ever."""
     with transaction(sessions) as session:
         _two_jobs(session)
         report(session, told("n5", number="1"), told("n5", HealthState.RECOVERED, at_s=60), told("n4", number="2"))

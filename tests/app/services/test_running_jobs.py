@@ -169,7 +169,7 @@ def test_what_does_not_fit_is_refused_with_its_place(sessions: SessionFactory) -
 
 @on_sqlite
 def test_weight_and_policy_can_change_and_a_job_can_go(sessions: SessionFactory) -> None:
-    """What is left alone stays; a job that is deleted frees its GPUs."""
+    """Fields left alone stay; a job that is deleted frees its GPUs."""
     with transaction(sessions) as session:
         add_cluster(session)
         add_job(session, "a", "n0", "n1")

@@ -1,4 +1,4 @@
-"""What becomes of failures that come twice, late, wrongly or while others are decided on, by the real solver."""
+"""Failures that come twice, late, wrongly or while others are decided on, by the real solver."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def asked(session: Session, replan_id: str, *, at_s: float) -> ReplanProblem:
 
 
 def solved(session: Session, replan_id: str, *, at_s: float = 61.0) -> BatchDecision:
-    """What the solver answers, proposed."""
+    """The solver's answer, proposed."""
     problem = asked(session, replan_id, at_s=at_s)
     decision = decide(problem)
     assert check_decision(problem, decision) == ()

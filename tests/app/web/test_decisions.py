@@ -289,7 +289,7 @@ def test_what_if_of_nothing_is_refused(failed: Failed, fields: dict[str, Any], w
 
 
 def test_a_question_has_an_address(failed: Failed) -> None:
-    """What was asked stands in it, so that the answer can be reloaded and sent on."""
+    """The question stands in it, so that the answer can be reloaded and sent on."""
     page = failed.browser.get(f"/clusters/{CLUSTER}/what-if?node=n1&node=n0")
     assert page.status_code == 200
     assert "If n1, n0 failed now" in told(page.text)

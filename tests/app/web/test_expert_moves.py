@@ -47,7 +47,7 @@ def ask(client: TestClient, files: dict[str, tuple[str, bytes]] | None = None, /
 
 
 def box(text: str, name: str) -> str:
-    """What stands in a box of the page."""
+    """Text in a box of the page."""
     found = re.search(rf'<textarea id="{name}"[^>]*>([^<]*)</textarea>', text)
     assert found is not None
     return html.unescape(found[1]).strip()
@@ -60,7 +60,7 @@ def hidden(text: str, *names: str) -> dict[str, str]:
 
 
 def told(client: TestClient, **changes: Any) -> Any:
-    """What the API answers."""
+    """Answer of the API."""
     body = {"routing": "ours", "workloads": {"decode": 1}, "ranks": RANKS, "physical_to_logical_map": MAP}
     answer = client.post(
         f"{API}/expert-placements/rebalance", json=body | {"expert_bytes": 1e6, "balanced_layer_ms": 1.0} | changes
@@ -225,7 +225,7 @@ def test_what_is_wrong_stands_at_its_field(client: TestClient, what: str) -> Non
 
 
 def test_several_mistakes_are_told_at_once(client: TestClient) -> None:
-    """Of the map, the counts and the fields."""
+    """Problems of the map, the counts and the fields."""
     text = ask(client, running_text="", target_balancedness="2", nodes="none").text
     for anchor in ("running_text", "routing", "target_balancedness", "nodes"):
         assert f'id="{anchor}-wrong-1"' in text

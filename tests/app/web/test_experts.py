@@ -187,7 +187,7 @@ def test_nodes_and_links_bring_times_and_what_crosses(client: TestClient) -> Non
 
 
 def test_the_choice_of_copies_is_that_of_the_engine(client: TestClient) -> None:
-    """What was chosen goes into the search and stays chosen; unsaid, the map guards against both."""
+    """The choice goes into the search and stays chosen; unsaid, the map guards against both."""
     store(client, "prefill")
     fields = {"ranks": "4", "nodes": "2", "planned": "prefill", "router_active": "4", "redundant_experts": "4"}
     fields["between_nodes_gbit_per_s_per_gpu"] = "100"
@@ -272,7 +272,7 @@ def test_what_is_wrong_with_a_placement_stands_at_its_field(
 
 
 def test_maps_come_as_files_of_engines(client: TestClient) -> None:
-    """What the page carries is the map of the answer; a format that cannot say it is told instead of offered."""
+    """The page carries the map of the answer; a format that cannot say it is named instead of offered."""
     store(client, "prefill")
     text = place(client, ranks="4", redundant_experts="4", planned="prefill").text
     asked = {"routing": "ours", "ranks": 4, "redundant_experts": 4}

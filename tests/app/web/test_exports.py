@@ -1,4 +1,4 @@
-"""What a plan's page gives away, and a cluster's page of what to measure next."""
+"""Files of a plan's page, and a cluster's page of what to measure next."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_only_options_that_differ_travel_with_a_link() -> None:
 
 
 def test_downloads_carry_the_names_of_a_site(client: TestClient, plan_page: str) -> None:
-    """What is typed once stands in every file that has a use for it."""
+    """An option typed once stands in every file that has a use for it."""
     answer = client.get(plan_page, params={"image": "registry.example/train:7", "queue": "team-a"})
     assert answer.status_code == 200
     assert 'value="registry.example/train:7"' in answer.text

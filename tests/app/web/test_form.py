@@ -1,4 +1,4 @@
-"""What is typed into the form of a new plan, and where its problems are shown."""
+"""The form of a new plan: its texts, and where its problems are shown."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_workload_survives_the_form() -> None:
     ],
 )
 def test_problems_stand_at_the_field_they_concern(field: str, text: object, words: str) -> None:
-    """What the documents refuse comes back at the field that was typed wrong."""
+    """A refusal of the documents comes back at the field that was typed wrong."""
     with pytest.raises(InvalidInput) as refused:
         read_document(WorkloadDocument, workload_data(_typed(**{field: text})), what="workload")
     shown = at_fields(problems_of(refused.value))
@@ -107,7 +107,7 @@ def test_problems_inside_a_pasted_cluster_name_their_place() -> None:
 
 
 def test_a_problem_of_no_field_is_kept() -> None:
-    """What fits nowhere is shown for the form as a whole."""
+    """It is shown for the form as a whole."""
     (shown,) = at_fields([FieldProblem("galaxy", 1, "is too far")])
     assert shown.anchor == ""
     assert "too far" in shown.text

@@ -51,7 +51,7 @@ def asked(service: Service, address: str) -> TrainingWorkload:
 
 
 def boxed(page: str, name: str) -> str:
-    """What stands in a large box."""
+    """Text in a large box."""
     found = re.search(rf'<textarea id="{name}"[^>]*>([^<]*)</textarea>', page)
     assert found is not None, name
     return html.unescape(found[1])
@@ -119,7 +119,7 @@ def test_what_a_calibration_describes_is_in_the_list(pages: tuple[Service, TestC
 
 
 def test_every_shipped_generation_is_linked_as_a_file_to_start_from(pages: tuple[Service, TestClient]) -> None:
-    """What is downloaded can be put into the box as it is."""
+    """A downloaded file can be put into the box as it is."""
     _, browser = pages
     links = re.findall(r'<a href="(/frameworks/[^"]+/file)" download>', browser.get("/plans/new").text)
     assert len(links) == len(frameworks())

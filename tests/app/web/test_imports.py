@@ -36,7 +36,7 @@ HOSTILE: Final = "<script>alert(1)</script>"
 
 
 class _Form(HTMLParser):
-    """What a browser would send of the form of a report, untouched."""
+    """Fields that a browser would send of a report's form, untouched."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ def test_the_empty_page_says_what_can_be_dropped(client: TestClient) -> None:
 
 
 def test_from_files_to_a_stored_cluster(client: TestClient) -> None:
-    """What no file says is asked; answered, it is stored; and the cluster's page shows it."""
+    """A fact that no file has is asked for; answered, it is stored; and the cluster's page shows it."""
     page = _look(client, nodes=NODES, table=TABLE)
     assert "One answer is needed" in page
     assert 'value="store"' not in page
@@ -214,7 +214,7 @@ def test_an_answer_that_cannot_be_read_is_said_at_its_field(client: TestClient) 
 
 
 def test_answers_changed_with_the_last_click_are_looked_at_first(client: TestClient) -> None:
-    """What would be stored is not what the page showed: it says so, and stores nothing."""
+    """The files would not be stored as the page showed them: it says so, and stores nothing."""
     page = _again(client, _look(client, nodes=NODES, table=TABLE), ASKED).text
     answer = _again(client, page, {GIVEN: "4 x 200 ethernet"}, "store")
     assert answer.status_code == 409
@@ -275,7 +275,7 @@ def test_what_files_hold_is_never_markup(client: TestClient) -> None:
 
 
 def test_quotes_and_line_ends_in_names_do_not_lose_an_answer(client: TestClient) -> None:
-    """What an answer is about travels as a value: browsers rewrite such characters in the names of fields."""
+    """The subject of an answer travels as a value: browsers rewrite such characters in the names of fields."""
     name = 'a "b"\\c%22.txt'
     page = client.post(
         PAGE,

@@ -195,7 +195,7 @@ def test_a_step_that_comes_too_late_is_refused(pages: Site, plan_id: str) -> Non
 
 
 def test_weight_and_policy_are_changed_and_a_job_is_forgotten(pages: Site, plan_id: str) -> None:
-    """What the form does not ask for stays; forgetting frees the GPUs."""
+    """Settings that the form lacks stay; forgetting frees the GPUs."""
     service, browser = pages
     address = where(_run(browser, plan_id))
     with transaction(service.sessions) as session:
@@ -267,7 +267,7 @@ policies = st.builds(
 
 @given(policies, st.integers(1, 10**6).map(lambda hundredths: hundredths / 100))
 def test_a_form_that_nobody_touched_changes_nothing(policy: RecoveryPolicy, weight: float) -> None:
-    """What stands in the form is what was stored."""
+    """The form shows what was stored."""
     values = recovery_form.filled(recovery_form.TRAINING, name="j", weight=weight, policy=policy)
     data = FormData(
         [(name, text) for name, text in values.items() if name != "may"] + [("may", box) for box in values["may"]]

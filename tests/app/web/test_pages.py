@@ -307,7 +307,7 @@ def test_an_imported_cluster_has_a_page_with_its_links(browser: TestClient) -> N
     ],
 )
 def test_wrong_addresses_get_a_page(browser: TestClient, address: str, status: int) -> None:
-    """What is not there is said in words, with a way back."""
+    """A missing page is answered in words, with a way back."""
     answer = browser.get(address)
     assert answer.status_code == status
     if address != "/static/../routes.py":

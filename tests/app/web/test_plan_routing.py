@@ -63,7 +63,7 @@ def model() -> str:
 
 
 def problem_of(client: TestClient, answer: Any) -> Any:
-    """What the solver is asked for a plan that was taken in."""
+    """Problem of a plan that was taken in."""
     assert answer.status_code == 303, answer.text
     service = client.app.state.service  # type: ignore[attr-defined]
     with service.read_sessions() as session:
@@ -71,7 +71,7 @@ def problem_of(client: TestClient, answer: Any) -> Any:
 
 
 def box(text: str, name: str) -> str:
-    """What stands in a box of a page."""
+    """Text in a box of a page."""
     found = re.search(rf'<textarea id="{name}"[^>]*>([^<]*)</textarea>', text)
     assert found is not None
     return html.unescape(found[1])

@@ -20,7 +20,7 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_runs_drift_and_a_calibration_that_is_accepted(tmp_path: Path) -> None:
-    """What is slow is said first; a calibration is shown with its effect, and kept once it is accepted."""
+    """Slow parts are named first; a calibration is shown with its effect, and kept once it is accepted."""
     with site(tmp_path) as (service, browser):
         assert "No run was reported yet" in told(browser.get("/runs").text)
         with transaction(service.sessions) as session:

@@ -1,4 +1,4 @@
-"""What the pages show of a plan, before any HTML is made of it."""
+"""Views of a plan for its pages, before any HTML is made of them."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ def test_no_timeline_makes_no_schedule() -> None:
 
 
 def test_heat_map_marks_what_was_not_measured() -> None:
-    """Of six directed links two were measured; the four others are crossed out, and all have a shade."""
+    """Two of six directed links were measured; the four others are crossed out, and all have a shade."""
     model = effective_links(make_snapshot(small_cluster(), small_samples()))
     choice = MapChoice(shown_flows(model, 4))
     shown = heat_map(model, choice, range(3), range(3))

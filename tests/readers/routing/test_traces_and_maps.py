@@ -121,7 +121,7 @@ def test_records_without_a_map_take_slots_for_experts() -> None:
 
 @pytest.mark.parametrize("name", ["sglang", "trtllm", "vllm-ascend"])
 def test_maps_that_are_written_can_be_read(name: str) -> None:
-    """What is exported for an engine comes back as the map that runs."""
+    """The export for an engine comes back as the map that runs."""
     slots = ExpertSlots((0, 1), ((0, 1, 2, 0), (2, 1, 0, 1)), 3, 2)
     form = EXPERT_MAPS[f"experts-{name}"]
     for file in form.files(slots, 2):

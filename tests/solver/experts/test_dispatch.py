@@ -27,7 +27,7 @@ BOTH = (1.0, 1.0)
 
 
 def reach_of(slots: IntArray, routed: Routing, layout: ExpertLayout) -> tuple[Reach, Reach]:
-    """What nodes serve and need in the first layer: copies of the own node preferred, and all as likely."""
+    """Tokens that nodes serve and need in the first layer: copies of the own node preferred, and all as likely."""
     state = node_state(slots[0].reshape(layout.nodes, -1), routed.shares.shape[1])
     renewed(routed.case(0, layout, (0.0, 1.0, 0.0), 0.0, BOTH), state)
     return state.near, state.even

@@ -1,4 +1,4 @@
-"""What a map of experts is worth: checked by hand and by counting slot by slot."""
+"""The worth of a map of experts: checked by hand and by counting slot by slot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What moves between two plans, cell by cell with sets: slow, and written from the definitions alone."""
+"""State that moves between two plans, cell by cell with sets: slow, and written from the definitions alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class NaiveMigration:
 
 
 def naive_migration(job: RunningJob, new: Plan, lost: frozenset[tuple[str, int]]) -> NaiveMigration:
-    """What moves where all live copies can be used; the cells that have none are counted once."""
+    """Bytes that move where all live copies can be used; the cells that have none are counted once."""
     grid = lcm(*(_grid(plan, job.recovery) for plan in (job.plan, new)))
     sizes = _sizes(new, grid)
     old = _rank_cells(job.plan, job.recovery, grid)

@@ -1,4 +1,4 @@
-"""What a restart finds: live state only where the framework hands it over, else a checkpoint."""
+"""Restarts find live state only where the framework hands it over, else a checkpoint."""
 
 from __future__ import annotations
 

@@ -51,13 +51,13 @@ def decided(problem: ReplanProblem, options: ReplanOptions | None = None) -> Bat
 
 
 def of_job(decision: BatchDecision, name: str) -> JobDecision:
-    """What becomes of the job called ``name``."""
+    """The decision about the job called ``name``."""
     (made,) = (made for made in decision.jobs if made.job_name == name)
     return made
 
 
 def considered(made: JobDecision, action: RecoveryAction) -> ConsideredAction:
-    """What was said of an action that was not taken."""
+    """The reason given for an action that was not taken."""
     (found,) = (each for each in made.considered if each.action is action)
     return found
 

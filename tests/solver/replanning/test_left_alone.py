@@ -1,4 +1,4 @@
-"""What leaves jobs alone: a least gain, spares kept in reserve, and protection from others."""
+"""Reasons to leave jobs alone: a least gain, spares kept in reserve, and protection from others."""
 
 from __future__ import annotations
 

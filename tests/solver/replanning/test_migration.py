@@ -1,4 +1,4 @@
-"""What moves: against sets of cells, conserved, and by hand where failures.md gives the figure."""
+"""Migrations: against sets of cells, conserved, and by hand where failures.md gives the figure."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_states_of_memory_and_storage_are_never_mixed() -> None:
     ],
 )
 def test_storage_is_never_newer_than_memory(field: str, policy: dict[str, int]) -> None:
-    """What goes to storage lies in memory as well."""
+    """A checkpoint on storage lies in memory as well."""
     with pytest.raises(InvalidRunningJob, match=field):
         RecoveryPolicy(memory_checkpoint=True, **policy)
 

@@ -40,7 +40,7 @@ def answers(problem: ReplanProblem) -> tuple[BatchDecision, BatchDecision, Batch
 
 
 def of_job(decision: BatchDecision, name: str) -> JobDecision:
-    """What becomes of the job called ``name``."""
+    """The decision about the job called ``name``."""
     (made,) = (made for made in decision.jobs if made.job_name == name)
     return made
 

@@ -1,4 +1,4 @@
-"""What can be done with a job, against every assignment of hosts and against hand calculation."""
+"""Options of a job, against every assignment of hosts and against hand calculation."""
 
 from __future__ import annotations
 
@@ -366,7 +366,7 @@ def test_moves_for_others_have_their_price() -> None:
 
 
 def test_bytes_over_network_cards_and_from_storage_have_their_price() -> None:
-    """Of each swap what the price says goes, a byte over NVLink costs its time alone."""
+    """Each swap pays the price of its bytes; a byte over NVLink costs its time alone."""
     problem = one_lost(spares=2)
     values = []
     for gpu_s_per_byte in (0.0, 2e-9):

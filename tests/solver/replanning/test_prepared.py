@@ -30,7 +30,7 @@ def running(whole: ClusterSnapshot) -> RunningJob:
 
 @pytest.fixture(scope="module")
 def known(whole: ClusterSnapshot, running: RunningJob) -> PreparedJob:
-    """What was prepared for it."""
+    """The work prepared for it."""
     return prepare(replan(whole, [running], spares=[]), running)
 
 

@@ -27,7 +27,7 @@ def option(job: str, value: float, *holds: Gpu, action: RecoveryAction = Recover
 
 
 def pause(job: str) -> RecoveryOption:
-    """What always goes."""
+    """An option that is always possible."""
     return option(job, 0.0, action=RecoveryAction.PAUSE)
 
 

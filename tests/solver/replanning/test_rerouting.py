@@ -78,7 +78,7 @@ def test_rerouting_beats_shrinking_where_bubbles_take_the_work() -> None:
 
 
 def test_a_rerouted_job_runs_on_and_can_take_its_node_back() -> None:
-    """What was rerouted counts as it runs; when the node returns it may be swapped in again."""
+    """Rerouted work counts as it runs; when the node returns it may be swapped in again."""
     whole = cluster(4)
     running = job("a", whole, names(whole, 0, 4), tensor=2, pipeline=2, recovery=REROUTING)
     rerouted_plan = plan_of(actions.reroute(site(replan(after(whole, failed=["n01"]), [running], spares=()))))

@@ -1,4 +1,4 @@
-"""What is said of a job that runs on in another way: a new shape only where it has one."""
+"""Words for a job that runs on in another way: a new shape only where it has one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def runs(problem: ReplanProblem, hosts: Sequence[str], **changes: Any) -> Plan:
 
 
 def called(problem: ReplanProblem, found: Plan) -> RecoveryOption:
-    """What running by ``found`` is called."""
+    """The words for running by ``found``."""
     return actions.reshaped(site(problem), found, migration)
 
 

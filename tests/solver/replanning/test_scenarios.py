@@ -73,7 +73,7 @@ def decided(asked: ReplanProblem) -> BatchDecision:
 
 
 def of_job(decision: BatchDecision, name: str) -> JobDecision:
-    """What becomes of a job."""
+    """The decision about a job."""
     (made,) = (made for made in decision.jobs if made.job_name == name)
     return made
 

@@ -24,7 +24,7 @@ from tests.solver.replanning.test_migration import EXPERTS, SMALL, shapes
 
 
 def cells_alive(plan: Plan, recovery: RecoveryPolicy, lost: Iterable[str]) -> set[Cell]:
-    """What is left without the nodes of ``lost``; memory of the next host keeps what a node had."""
+    """Replicas without the nodes of ``lost``; memory of the next host keeps what a node had."""
     hosts, gone = plan.placement.hosts, set(lost)
     found: set[Cell] = set()
     for place, cells in zip(plan.placement.ranks, naive_rank_cells(plan, recovery), strict=True):

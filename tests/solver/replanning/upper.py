@@ -1,4 +1,4 @@
-"""What no option of an action is worth more than: bounds of throughput over the horizon less a restart."""
+"""Upper bounds of every option of an action: throughput over the horizon less a restart."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def upper_value(site: JobSite, action: RecoveryAction, *, nodes: int | None = No
 
 
 def reached(sizes: SizeBounds, gpus: int | None) -> float:
-    """What options with at most ``gpus`` reach, or with any number; 0 where nothing is as small."""
+    """The best throughput of options with at most ``gpus``, or with any number; 0 where nothing is as small."""
     small = sizes.tokens_per_s if gpus is None else sizes.tokens_per_s[sizes.gpus <= gpus]
     return float(small.max(initial=0.0))
 

@@ -1,4 +1,4 @@
-"""What must hold of every serving plan."""
+"""Properties of every serving plan."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_a_limit_that_nothing_meets_names_the_nearest_that_is_met() -> None:
 
 
 def test_limits_on_percentiles_cost_load() -> None:
-    """What 99 in 100 requests must meet allows less than what the mean must; the plan says what they see."""
+    """A limit for 99 in 100 requests allows less than one for the mean; the plan says what they see."""
     load = CHAT | {"concurrency": None, "requests_per_s": 4.0}
     mean, tail = (
         sound_plan(problem(nodes(1), served(**load, limit_percentile=share), objective="goodput"))

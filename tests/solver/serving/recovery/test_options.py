@@ -1,4 +1,4 @@
-"""What deployments can do after failures, and what that is worth."""
+"""Options of deployments after failures, and their worth."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_without_spares_what_lives_carries_on() -> None:
 
 
 def test_a_spare_node_brings_back_what_was_asked_for() -> None:
-    """What lives goes on; only as many replicas start as the load needs."""
+    """Live replicas go on; only as many start as the load needs."""
     given = _problem("n0", spares=("n2",), concurrency=500.0)
     assert {node for node, _ in given.job.gpus} == {"n0", "n1"}
     best = _options(given).options[0]
