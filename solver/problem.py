@@ -11,6 +11,7 @@ from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidInput
 from cluster_models.model.architecture import Architecture
 from cluster_models.routing.counts import ExpertLoads, loads_of_model
+from cluster_models.training.plan import Plan
 from cluster_models.training.workload import TrainingWorkload
 
 
@@ -77,4 +78,5 @@ class Progress:
 
 
 OnProgress = Callable[[Progress], None]
+OnDraft = Callable[[Plan], None]
 IsCancelled = Callable[[], bool]

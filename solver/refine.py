@@ -23,7 +23,7 @@ from solver.placement.bounds import placement_bound_s
 from solver.placement.build import build_placement
 from solver.placement.fabric import Fabric
 from solver.placement.first_assignment import first_assignment
-from solver.placement.local_search import Found, search_placement
+from solver.placement.local_search import Found, pairs_per_move, search_placement
 from solver.placement.problem import PlacementProblem
 from solver.placement.program import branch, relax
 from solver.placement.site import on_site
@@ -34,7 +34,7 @@ LEVELS: Final = 3
 EVENTS: Final = 1e7
 """Simulated events of the short local search, about 3 ns each."""
 EVENTS_PER_MOVE: Final = 500
-"""Cost of a move beside two simulations, in events."""
+"""Cost of a move beside two simulations, in events, where it changes few pairs of nodes."""
 ROUNDS: Final = 5
 """Rounds of search and bound of the long one; every doubling of the effort adds one."""
 
@@ -113,12 +113,12 @@ def place(
     Without one the candidate has no placement, and where it is proven that there is none, an infinite bound.
     """
     placement = candidate.placement
-    found = _search(placement, None, EVENTS, options.seed)
+    found = _search(placement, None, options.seed, remaining_s)
     if found.violations:
         first = first_assignment(placement.arrays.rules, remaining_s=remaining_s())
         if first.assignment is None:
             return Refined(None, np.inf, np.inf if first.impossible else bound_s)
-        found = _search(placement, first.assignment, EVENTS, options.seed)
+        found = _search(placement, first.assignment, options.seed, remaining_s)
     return Refined(found.assignment, found.step_s, min(bound_s, found.step_s))
 
 
@@ -166,7 +166,9 @@ def refine(
     return Refined(best.assignment, best.step_s, best.bound_s)
 
 
-def _search(placement: PlacementProblem, start: IntArray | None, events: float, seed: int) -> Found:
-    size = 2 * len(placement.schedule.rank) + EVENTS_PER_MOVE
-    moves = int(np.clip(events / size, 100, 100 * placement.nodes**2))
-    return search_placement(placement, moves=moves, seed=seed, start=start)
+def _search(
+    placement: PlacementProblem, start: IntArray | None, seed: int, remaining_s: Callable[[], float]
+) -> Found:
+    size = 2 * len(placement.schedule.rank) + max(EVENTS_PER_MOVE, pairs_per_move(placement))
+    moves = int(np.clip(EVENTS / size, 100, 100 * placement.nodes**2))
+    return search_placement(placement, moves=moves, seed=seed, start=start, stopped=lambda: remaining_s() <= 0)

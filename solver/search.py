@@ -4,6 +4,9 @@ Every candidate carries a bound, at first the optimistic price.  The candidate w
 level further (``solver.refine``): it gets a placement, perhaps the best plan so far, and a higher bound.  The
 search ends when no bound is lower than the best plan by more than the gap asked for; what it could not resolve in
 its budget stays in the certificate.
+
+The time limit holds for all of it: pricing has a share, placing ends early enough for a last look at plan and
+alternatives, and that look when time is up.
 """
 
 from __future__ import annotations
@@ -21,9 +24,9 @@ from cluster_models.training.plan import NoPlan, Plan, StopReason
 from cluster_models.training.workload import Choice
 from solver.answer.alternatives import place_runners_up
 from solver.answer.choice import MOST_GIVEN_UP, Chosen, choose
-from solver.answer.conclusion import conclude, describe
+from solver.answer.conclusion import conclude
 from solver.answer.remedies import no_plan
-from solver.answer.survival import with_losses
+from solver.answer.survival import plan_with_losses, with_losses
 from solver.answer.unmet_rules import no_plan_by_rules, none_found
 from solver.degrees.legality import check_workload
 from solver.degrees.priced import PricedCandidates
@@ -33,12 +36,15 @@ from solver.degrees.survival_rules import surviving
 from solver.ilp import OPTIMALITY_TOLERANCE
 from solver.placement.cluster_fabrics import fabrics, mixed_fabrics
 from solver.placement.fabric import Fabric
-from solver.problem import IsCancelled, OnProgress, PlanningProblem, Progress, SearchOptions
+from solver.problem import IsCancelled, OnDraft, OnProgress, PlanningProblem, SearchOptions
 from solver.refine import LEVELS, place, refine
+from solver.reports import Reports
 from solver.search_state import SearchState, first_state
 
 PRICING_SHARE: Final = 0.7
 """Share of the time limit for prices; the rest places the best of them."""
+LAST_SHARE: Final = 0.2
+"""Share of the time limit, at most, that is kept for the last look."""
 FIRST_PLANS: Final = 3
 """Candidates with the lowest bounds that are placed for a first limit."""
 
@@ -79,11 +85,15 @@ def promising_space(
     """
     usable = _usable_fabrics(problem, links)
 
+    def remaining_s() -> float:
+        return 0.0 if is_time_up() else np.inf
+
     def limit_of(priced: PricedCandidates) -> float:
         """A little above the objective of a first plan, for plans as good in truth are looked for, too."""
         state = first_state(taken(priced, kept_candidates(problem, usable, priced).mask), usable)
         for _, _, index in state.fresh[:FIRST_PLANS]:
-            state.placed(index, place(state.prepared(problem, index), options))
+            if state.best is None or remaining_s() > 0:
+                state.placed(index, place(state.prepared(problem, index), options, remaining_s=remaining_s))
         return state.best_objective * (1 + MOST_GIVEN_UP)
 
     priced = price_promising(problem, usable, limit_of=limit_of, is_time_up=is_time_up)
@@ -108,25 +118,24 @@ def plan(
     options: SearchOptions,
     *,
     on_progress: OnProgress | None = None,
+    on_draft: OnDraft | None = None,
     is_cancelled: IsCancelled | None = None,
 ) -> Plan | NoPlan:
     """The best plan found within the budget, with its certificate, or why none fits.
 
+    ``on_draft`` gets the best plan so far now and then, without alternatives, in case the search is ended by force.
     Placement rules and shardings keep what ``workload.survive`` asks (``solver.degrees.survival_rules``).
     Raises ``InvalidInput`` where the workload contradicts the model or the cluster.  A cancelled search returns
     the best plan so far, with a certificate that says so.
     """
-    ruled = surviving(problem)
-    return with_losses(_plan(ruled, options, on_progress, is_cancelled), problem)
+    reports = Reports(surviving(problem), options, on_progress)
+    if on_draft is not None:
+        reports.on_draft = lambda draft: on_draft(plan_with_losses(draft, problem))
+    return with_losses(_plan(reports, is_cancelled), problem)
 
 
-def _plan(
-    problem: PlanningProblem,
-    options: SearchOptions,
-    on_progress: OnProgress | None,
-    is_cancelled: IsCancelled | None,
-) -> Plan | NoPlan:
-    started = time.monotonic()
+def _plan(reports: Reports, is_cancelled: IsCancelled | None) -> Plan | NoPlan:
+    problem, options, started = reports.problem, reports.options, time.monotonic()
     links = effective_links(problem.snapshot, bandwidth=problem.workload.link_bandwidth)
 
     def is_time_up() -> bool:
@@ -144,13 +153,14 @@ def _plan(
         space,
         options,
         spent_s=spent_s,
-        on_progress=on_progress,
+        reports=reports,
         is_cancelled=is_cancelled,
         choice=problem.workload.choice,
     )
     if isinstance(found, NoPlan):
         return found
-    return conclude(problem, options, found.state, found.stopped_by, found.chosen)
+    ends = started + options.time_limit_s
+    return conclude(problem, options, found.state, found.stopped_by, found.chosen, lambda: ends - time.monotonic())
 
 
 def search_within(
@@ -159,7 +169,7 @@ def search_within(
     options: SearchOptions,
     *,
     spent_s: float = 0.0,
-    on_progress: OnProgress | None = None,
+    reports: Reports | None = None,
     is_cancelled: IsCancelled | None = None,
     choice: Choice = Choice.FASTEST,
 ) -> Searched | NoPlan:
@@ -173,13 +183,18 @@ def search_within(
     def remaining_s() -> float:
         return options.time_limit_s - (time.monotonic() - started)
 
-    stopped_by = _run(problem, options, state, remaining_s, on_progress, is_cancelled)
+    def searching_s() -> float:
+        last_s = min((1 + options.alternatives) * state.placing_s, LAST_SHARE * options.time_limit_s)
+        return remaining_s() - last_s
+
+    def tell() -> None:
+        if reports is not None:
+            reports.tell(state, time.monotonic() - started)
+
+    stopped_by = _run(problem, options, state, searching_s, tell, is_cancelled)
     if state.best is None:
         return none_found(problem, options, stopped_by, unresolved=state.unresolved > 0)
-    if remaining_s() > 0:
-        place_runners_up(problem, options, state, options.alternatives, remaining_s)
-    elif stopped_by is not StopReason.CANCELLED:
-        place_runners_up(problem, options, state, 1, remaining_s)
+    place_runners_up(problem, options, state, remaining_s)
     return Searched(state, stopped_by, choose(problem, options, state, choice, remaining_s))
 
 
@@ -188,7 +203,7 @@ def _run(
     options: SearchOptions,
     state: SearchState,
     remaining_s: Callable[[], float],
-    on_progress: OnProgress | None,
+    tell: Callable[[], None],
     is_cancelled: IsCancelled | None,
 ) -> StopReason:
     """Refine candidates until nothing can beat the best plan, or the budget is gone; at least one is looked at."""
@@ -198,8 +213,7 @@ def _run(
         if state.known and remaining_s() <= 0:
             return StopReason.TIME_LIMIT
         _advance(problem, options, state, heap, remaining_s)
-        if on_progress is not None and state.best is not None:
-            on_progress(_progress(state, options.time_limit_s - remaining_s()))
+        tell()
     if state.is_late(state.target(options)):
         cancelled = is_cancelled is not None and is_cancelled()
         return StopReason.CANCELLED if cancelled else StopReason.TIME_LIMIT
@@ -215,6 +229,7 @@ def _advance(
 ) -> None:
     """Refine the candidate with the lowest bound of ``heap`` by one level."""
     known_bound, level, index = heapq.heappop(heap)
+    started = time.monotonic()
     weight = float(state.candidates.weight[index])
     refined = refine(
         state.prepared(problem, index),
@@ -225,24 +240,11 @@ def _advance(
         remaining_s=remaining_s,
     )
     state.placed(index, refined)
+    if level == 0:
+        state.placing_s = max(state.placing_s, time.monotonic() - started)
     bound = max(known_bound, refined.bound_s * weight)
     if bound < state.target(options) and level + 1 < LEVELS:
         heapq.heappush(state.deeper, (bound, level + 1, index))
         return
     state.open_bound = min(state.open_bound, bound)
     state.unresolved += bound < state.target(options) * (1 - OPTIMALITY_TOLERANCE)
-
-
-def _progress(state: SearchState, elapsed_s: float) -> Progress:
-    assert state.best is not None
-    best, weight = state.best_objective, float(state.candidates.weight[state.best])
-    return Progress(
-        elapsed_s=elapsed_s,
-        phase="placing",
-        candidates_total=state.candidates.total,
-        candidates_left=state.left_below(best),
-        incumbent_s=best / weight,
-        bound_s=state.bound / weight,
-        gap=(best - state.bound) / best,
-        incumbent=describe(state.candidates.batch, state.best),
-    )

@@ -26,6 +26,7 @@ class SearchState:
     not yet placed, and those to refine further; ``first_bounds`` are those of all candidates, lowest first.
     ``known`` holds the placements found.  ``open_bound`` is the lowest bound of what was set aside: without a row,
     pruned within the gap or refined to the end.  ``unresolved`` counts those that could still have been better.
+    ``placing_s``: what the longest first placement took.
     """
 
     candidates: PricedCandidates
@@ -37,6 +38,7 @@ class SearchState:
     best: int | None = None
     open_bound: float = np.inf
     unresolved: int = 0
+    placing_s: float = 0.0
 
     def objective(self, index: int) -> float:
         """Objective of the best placement known of a candidate."""

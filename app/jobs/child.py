@@ -2,7 +2,8 @@
 
 The child reads one line (the request) from its standard input and ends when that input ends: a pipe closes
 with the process that holds it, even after ``kill -9``.  It writes one JSON object a line; those with
-``"kind": "progress"`` say how far it is, any other is its answer.
+``"kind": "progress"`` say how far it is, those with ``"kind": "draft"`` hold what it would answer so far, any
+other is its answer.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChildEnd:
-    """How a child ended, its answer if there is one, and the end of what it wrote to standard error."""
+    """How a child ended, its answer if there is one, and the end of what it wrote to standard error.
+
+    The answer of one that overran is the last of its drafts.
+    """
 
     ending: Ending
     answer: dict[str, Any] | None
@@ -106,20 +110,24 @@ def _follow(
 ) -> tuple[Ending, dict[str, Any] | None]:
     lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(child, lines), daemon=True).start()
+    draft: dict[str, Any] | None = None
     while True:
         if should_stop():
             return Ending.STOPPED, None
         if time.monotonic() > deadline:
-            return Ending.OVERRAN, None
+            return Ending.OVERRAN, draft
         with suppress(queue.Empty):
             if (line := lines.get(timeout=POLL_S)) is None:
                 return Ending.CRASHED, None
             message = _parse(line)
             if message is None:
                 continue
-            if message.get("kind") != "progress":
+            if message.get("kind") == "draft":
+                draft = message["answer"]
+            elif message.get("kind") == "progress":
+                on_progress(message)
+            else:
                 return Ending.ANSWERED, message
-            on_progress(message)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from cluster_models.model.architecture import Architecture
 from cluster_models.routing.counts import ExpertLoads
 from cluster_models.serving.goal import ServedModel, ServingGoal
 from cluster_models.serving.refusal import NoServingPlan
-from cluster_models.training.plan import NoPlan
+from cluster_models.training.plan import NoPlan, Plan
 from cluster_models.training.workload import TrainingWorkload
 from solver.check import check_plan
 from solver.problem import PlanningProblem, Progress, SearchOptions
@@ -49,10 +49,17 @@ def solve(request: Request, out: IO[str]) -> dict[str, Any]:
     def on_progress(progress: Progress) -> None:
         say(out, {"kind": "progress", **jsonable(progress)})
 
-    found = plan(request.problem, request.options, on_progress=on_progress)
+    def on_draft(draft: Plan) -> None:
+        say(out, {"kind": "draft", "answer": _checked(draft, request.problem)})
+
+    found = plan(request.problem, request.options, on_progress=on_progress, on_draft=on_draft)
     if isinstance(found, NoPlan):
         return {"kind": "no_plan", "no_plan": jsonable(found)}
-    if broken := check_plan(found, request.problem):
+    return _checked(found, request.problem)
+
+
+def _checked(found: Plan, problem: PlanningProblem) -> dict[str, Any]:
+    if broken := check_plan(found, problem):
         return failed(_REFUSED + " ".join(broken))
     return {"kind": "plan", "plan": jsonable(found)}
 

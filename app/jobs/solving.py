@@ -100,7 +100,7 @@ def _run(context: JobContext, plan_id: str, request: SolveRequest) -> ChildEnd:
 def _record(context: JobContext, plan_id: str, request: SolveRequest, end: ChildEnd) -> str:
     if end.ending is Ending.STOPPED:
         return PlanStatus.CANCELLED
-    if end.ending is Ending.OVERRAN:
+    if end.ending is Ending.OVERRAN and end.answer is None:
         overrun = context.settings.overrun_s
         error = failure(
             f"The solver was still running {overrun:g} s after its time limit and was ended.",

@@ -40,14 +40,13 @@ def place_runners_up(
     problem: PlanningProblem,
     options: SearchOptions,
     state: SearchState,
-    count: int,
     remaining_s: Callable[[], float],
 ) -> None:
-    """Place the ``count`` next-best shapes that pruning left unplaced; one may turn out best."""
+    """Place the next-best shapes that pruning left unplaced, while time remains; one may turn out best."""
     for _ in range(RUNNER_UP_ROUNDS):
         assert state.best is not None
-        for index in next_best(state, state.best, count):
-            if not is_placed(state, index):
+        for index in next_best(state, state.best, options.alternatives):
+            if not is_placed(state, index) and remaining_s() > 0:
                 candidate = state.prepared(problem, index)
                 state.placed(index, place(candidate, options, remaining_s=remaining_s))
 

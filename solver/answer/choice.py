@@ -56,7 +56,7 @@ def choose(
     if choice is Choice.SIMPLEST:
         return _simplest(problem, options, state, remaining_s)
     if choice is Choice.ROBUST:
-        return _robust(problem, options, state)
+        return _robust(problem, options, state, remaining_s)
     return Chosen(choice, state.best)
 
 
@@ -97,11 +97,13 @@ def _close(state: SearchState, best: int) -> tuple[IntArray, FloatArray]:
     return rows, objective * np.exp(slower)
 
 
-def _robust(problem: PlanningProblem, options: SearchOptions, state: SearchState) -> Chosen:
+def _robust(
+    problem: PlanningProblem, options: SearchOptions, state: SearchState, remaining_s: Callable[[], float]
+) -> Chosen:
     """The contender that loses least to the best of them in all but one draw of ten.
 
     Links drift, errors of predictions are the more alike the more configurations are, and wander outside of what
-    was measured.
+    was measured.  Contenders are looked at while time remains, the best at least.
     """
     best = state.best
     assert best is not None
@@ -110,6 +112,9 @@ def _robust(problem: PlanningProblem, options: SearchOptions, state: SearchState
     drift = drift_of(problem, options.seed, batch)
     objective, wander = np.empty((drift.draws, len(indices))), np.empty(len(indices))
     for column, index in enumerate(indices.tolist()):
+        if column and remaining_s() <= 0:
+            indices, objective, wander = indices[:column], objective[:, :column], wander[:column]
+            break
         candidate, assignment = state.prepared(problem, index), state.known[index].assignment
         assert assignment is not None
         objective[:, column] = drift.step_s(candidate, assignment) * state.candidates.weight[index]
@@ -117,7 +122,7 @@ def _robust(problem: PlanningProblem, options: SearchOptions, state: SearchState
         outside = doublings_outside(subject, family_of(subject, problem.fitted))
         wander[column] = widened(0.0, outside, shipped_widening()) / HALF_WIDTH
     draws = ERRORS_PER_DRAW * drift.draws
-    errors = drawn_errors(batch, draws=draws, seed=options.seed)
+    errors = drawn_errors(batch.take(np.arange(len(indices))), draws=draws, seed=options.seed)
     errors += wander * np.random.default_rng([options.seed, 1]).standard_normal((draws, len(indices)))
     drawn = np.tile(objective, (ERRORS_PER_DRAW, 1)) * np.exp(errors)
     regret = np.quantile(drawn / drawn.min(axis=1, keepdims=True) - 1, TAIL, axis=0)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from cluster_models.training.plan import Certificate, Plan, StopReason
+from cluster_models.training.plan import Alternative, Certificate, Plan, StopReason
 from cluster_models.training.recompute import recomputation_words
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.selection import Selection
@@ -47,8 +47,12 @@ def conclude(
     state: SearchState,
     stopped_by: StopReason,
     chosen: Chosen,
+    remaining_s: Callable[[], float],
 ) -> Plan:
-    """The plan of the candidate ``chosen``, after a search that has found one."""
+    """The plan of the candidate ``chosen``, after a search that has found one.
+
+    Alternatives, and what drift of links leaves of the lead, are added while time remains.
+    """
     index = chosen.index
     assignment = state.known[index].assignment
     assert assignment is not None
@@ -57,20 +61,27 @@ def conclude(
     rivals = next_best(state, index, options.alternatives, placed_only=True)
     plan = assemble_plan(problem, options, candidate, assignment, certificate=certificate)
     drift = drift_of(problem, options.seed, state.candidates.batch.take(np.array([index, *rivals])))
-    contender = _contender(drift, candidate, state, index)
+    contender = _contender(drift, candidate, state, index) if remaining_s() > 0 else None
     spread = drift.spread_of(candidate, assignment)
     del candidate  # one candidate at a time: its matrices are large
-    others, contenders = [], []
+    others: list[Alternative] = []
+    contenders: list[Contender] = []
     for rival in rivals:
+        is_late = remaining_s() <= 0
+        if is_late and (others or index == state.best):
+            break
         other = state.prepared(problem, rival)
         others.append(placed_alternative(state, rival, other, index, plan.time))
-        contenders.append(_contender(drift, other, state, rival))
-    others += misfits(problem, state, plan.time)
+        if not is_late:
+            contenders.append(_contender(drift, other, state, rival))
+    rivals = rivals[: len(others)]
+    if remaining_s() > 0:
+        others += misfits(problem, state, plan.time)
     return replace(
         plan,
         alternatives=tuple(others),
         trade_offs=trade_offs(state.candidates),
-        robustness=robustness(contender, contenders, spread),
+        robustness=None if contender is None else robustness(contender, contenders, spread),
         selection=_selection(state, chosen, rivals, replace(plan, alternatives=tuple(others))),
     )
 

@@ -35,8 +35,7 @@ def with_losses(answer: Plan | NoPlan, problem: PlanningProblem) -> Plan | NoPla
     """
     workload = problem.workload
     if isinstance(answer, Plan):
-        policy = RecoveryPolicy(memory_checkpoint=workload.memory_checkpoint)
-        return replace(answer, workload=workload, survives=survives(answer, policy, problem.snapshot.cluster))
+        return plan_with_losses(answer, problem)
     if not workload.survive:
         return answer
     by_replicas = bool(losses_of(workload).by_replicas)
@@ -50,6 +49,12 @@ def with_losses(answer: Plan | NoPlan, problem: PlanningProblem) -> Plan | NoPla
         by_replicas=by_replicas,
     )
     return replace(answer, reasons=(*answer.reasons, needs), remedies=tuple(remedies))
+
+
+def plan_with_losses(plan: Plan, problem: PlanningProblem) -> Plan:
+    """The same of a plan."""
+    policy = RecoveryPolicy(memory_checkpoint=problem.workload.memory_checkpoint)
+    return replace(plan, workload=problem.workload, survives=survives(plan, policy, problem.snapshot.cluster))
 
 
 def survives(plan: Plan, recovery: RecoveryPolicy, cluster: Cluster) -> tuple[FailureDomainLosses, ...]:

@@ -115,10 +115,14 @@ class _Pricing:
         if near.any():
             self.parts.append(prices.take(near))
 
-    def price(self, fabric: int, batch: CandidateBatch) -> None:
-        """Price and add candidates on a fabric with GPUs of one kind."""
+    def price(self, fabric: int, batch: CandidateBatch, floor: float) -> None:
+        """Price and add candidates on a fabric with GPUs of one kind while time lasts; none beats ``floor``."""
+        last = self.looked_at + len(batch)
         for prices in alike_prices(self.problem, self.fabrics[fabric], fabric, batch, self.limit):
             self.add(prices)
+            if self.must_stop:
+                break
+        self.leave(last - self.looked_at, floor)
 
     def settle(self, *, now: bool = False) -> None:
         """Ask for a limit once enough is priced, or ``now``."""
@@ -273,7 +277,7 @@ def _price_slice(
     """Price families by their least virtual stages, then their other members where those may matter."""
     near = floors < pricing.limit
     pricing.prune(int(sizes[~near].sum()), pricing.limit)
-    pricing.price(index, families.take(near))
+    pricing.price(index, families.take(near), float(floors[0]))
     pricing.settle(now=_has_other_schedules(pricing.problem))
     larger = near & (sizes > 1) & (floors < pricing.limit)
     pricing.prune(int((sizes - 1)[near & ~larger].sum()), pricing.limit)
@@ -281,7 +285,7 @@ def _price_slice(
         if pricing.must_stop:
             pricing.leave(len(batch), float(floors[larger][0]))
         else:
-            pricing.price(index, batch)
+            pricing.price(index, batch, float(floors[larger][0]))
 
 
 def _has_other_schedules(problem: PlanningProblem) -> bool:

@@ -65,6 +65,15 @@ class _Known(NamedTuple):
     chain: IntArray
 
 
+def pairs_per_move(problem: PlacementProblem) -> int:
+    """Pairs of nodes that a move looks up on average: of terms of two slots, of all where switches are shared."""
+    tables = _known(problem).tables
+    pairs = np.diff(tables.terms.first)
+    if len(tables.sharing.bytes_per_s):
+        return 2 * int(pairs.sum())
+    return 2 * int(pairs[tables.terms.slot_terms].sum()) // problem.slots
+
+
 def search_placement(
     problem: PlacementProblem,
     *,
@@ -147,7 +156,8 @@ def _anneal(
     """
     state.scores[2] = temperature[0]
     hot = temperature[0] * temperature[1]
-    rounds = max(LEAST_ROUNDS, -(-length // max(100, int(ROUND_EVENTS / (2 * len(problem.schedule.rank) + 1000)))))
+    move_events = 2 * len(problem.schedule.rank) + max(1000, pairs_per_move(problem))
+    rounds = max(LEAST_ROUNDS, -(-length // max(1, int(ROUND_EVENTS / move_events))))
     falls = COLD ** (1 / rounds)
     fades = (tables.mean_weight / MEAN_WEIGHT) ** (1 / (rounds - 1))
     for index in range(rounds):

@@ -1,7 +1,8 @@
 """A solving process for tests of the job machinery: speaks its protocol, and does what the plan's options ask.
 
 ``behaviour`` in the request's options: ``answer`` (after ``seconds``, with progress), ``crash``, ``crash_once``,
-``refuse``, ``no_plan`` or ``hang``.  Each start and each end leaves a line in ``ledger``.  ``plan`` is a file with
+``refuse``, ``no_plan`` or ``hang``, the last after a ``draft`` where one is given.  Each start and each end leaves
+a line in ``ledger``.  ``plan`` is a file with
 the plan to answer, ``no_plan`` one with the reason for none, ``decision`` one with a decision on failures.  Options
 may also come as JSON in the first argument; preparations are refused without a trace.
 """
@@ -47,6 +48,8 @@ def main() -> None:
         sys.stderr.write("the stand-in solver breaks on purpose\n")
         os._exit(3)
     if behaviour == "hang":
+        if "draft" in options:
+            _say(kind="draft", answer=options["draft"])
         grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         _write(ledger, f"grandchild {grandchild.pid}")
         time.sleep(600)

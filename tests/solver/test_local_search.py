@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from solver.compiled import step_seconds, violations
 from solver.compiled_search import anneal_round
-from solver.placement.local_search import _gathered, improve_placement, search_placement
+from solver.placement.local_search import _gathered, improve_placement, pairs_per_move, search_placement
 from solver.placement.problem import PlacementProblem, placed_times
 from solver.placement.search_tables import search_state, search_tables
 from tests.solver.placement_cases import placement_problems
@@ -57,6 +57,18 @@ def test_what_is_found_is_as_good_as_said_and_found_again(problem: PlacementProb
     assert found.violations == violations(found.assignment, problem.arrays.rules)
     again = search_placement(problem, moves=500, seed=seed)
     assert again.assignment.tolist() == found.assignment.tolist()
+
+
+@given(placement_problems())
+@settings(max_examples=20)
+def test_a_move_looks_up_the_pairs_of_what_it_changes(problem: PlacementProblem) -> None:
+    """Counted slot by slot; all of them, where switches are shared."""
+    tables = search_tables(problem)
+    pairs = np.split(tables.terms.pairs, tables.terms.first[1:-1])
+    touched = [sum(len(term) for term in pairs if (term == slot).any()) for slot in range(problem.slots)]
+    every = problem.slots * len(tables.terms.pairs)
+    shared = len(tables.sharing.bytes_per_s) > 0
+    assert pairs_per_move(problem) == 2 * (every if shared else sum(touched)) // problem.slots
 
 
 @given(placement_problems(ruled=False).filter(lambda problem: problem.nodes <= 6))

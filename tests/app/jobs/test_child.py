@@ -100,6 +100,12 @@ def test_a_child_past_its_hard_limit_is_ended_with_its_children(tmp_path: Path) 
     wait_until(lambda: all(map(_gone, pids)))
 
 
+def test_what_a_child_had_found_outlives_it(tmp_path: Path) -> None:
+    """One that overran leaves its last draft."""
+    end = _run(tmp_path, behaviour="hang", draft={"kind": "plan"}, limit_s=1.0)
+    assert (end.ending, end.answer) == (Ending.OVERRAN, {"kind": "plan"})
+
+
 def test_a_child_nobody_wants_is_ended(tmp_path: Path) -> None:
     """Once it may stop, it is gone, and so is the process it started."""
     end = _run(tmp_path, behaviour="hang", should_stop=lambda: len(_pids(tmp_path)) == 2)

@@ -181,6 +181,14 @@ def test_a_solver_that_ignores_its_time_limit_is_ended(
 
 
 @pytest.mark.usefixtures("runtime")
+def test_the_plan_of_a_solver_that_is_ended_is_kept(submit: Callable[..., str], sessions: SessionFactory) -> None:
+    """Past the limit and the grace, the last draft is the answer."""
+    draft = {"kind": "plan", "plan": {"certificate": {"gap": 0.5}}}
+    row = wait_for_end(sessions, submit(behaviour="hang", draft=draft, time_limit_s=0.5))
+    assert (row.status, row.result) == (PlanStatus.SUCCEEDED, draft["plan"])
+
+
+@pytest.mark.usefixtures("runtime")
 def test_a_plan_that_was_never_queued_is_found(sessions: SessionFactory, tmp_path: Path) -> None:
     """A row whose request died between its commit and the queue is solved all the same."""
     plan_id = add_plan(sessions, tmp_path / "ledger")
