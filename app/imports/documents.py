@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from app.documents.cluster import ClusterDocument
-from app.documents.measurements import MeasurementDocument, MeasurementsDocument
+from app.documents.measurements import MOST_SAMPLES, MeasurementDocument, MeasurementsDocument
 from app.documents.nodes import NodeDocument
 from app.documents.reading import InvalidDocument, problems_of_validation, read_document
 from app.documents.switches import SwitchDocument
+from cluster_models.cluster.measurements import Sample
 from cluster_models.cluster.topology import Cluster, NicGroup, Node
 from cluster_models.errors import InvalidInput
 from cluster_models.units import GBIT
@@ -69,11 +70,25 @@ def _cards(nics: NicGroup) -> dict[str, Any]:
 
 
 def measurements_document(proposal: Proposal) -> MeasurementsDocument:
-    """All samples of the proposal; raises ``InvalidDocument`` with everything that no document can hold."""
+    """All samples of the proposal; raises ``InvalidDocument`` with what no document can hold."""
+    return _document_of(one.sample for one in proposal.samples)
+
+
+def check_measurements(proposal: Proposal) -> None:
+    """Raise what ``measurements_document`` raises, at the price of one sample for each run and size.
+
+    ``Sample`` checks figures, and the cluster's document the names of nodes; all else is alike in a run.
+    """
+    if len(proposal.samples) > MOST_SAMPLES:
+        measurements_document(proposal)
+    samples = (one.sample for one in proposal.samples)
+    alike = {(one.tool, one.ranks_per_node, one.pairs_active, one.message_bytes): one for one in samples}
+    _document_of(alike.values())
+
+
+def _document_of(samples: Iterable[Sample]) -> MeasurementsDocument:
     try:
-        return MeasurementsDocument(
-            samples=[MeasurementDocument.from_value(one.sample) for one in proposal.samples]
-        )
+        return MeasurementsDocument(samples=[MeasurementDocument.from_value(sample) for sample in samples])
     except ValidationError as error:
         raise InvalidDocument(problems_of_validation(error.errors(include_url=False), what="samples")) from error
 

@@ -9,10 +9,16 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import Final
 
-from app.documents.cluster import ClusterDocument, samples_of
+from app.documents.cluster import ClusterDocument
 from app.documents.measurements import MeasurementsDocument
 from app.documents.reading import FieldProblem, problems_of
-from app.imports.documents import cluster_document, measurements_document, node_changes
+from app.documents.sample_checks import checked_samples
+from app.imports.documents import (
+    check_measurements,
+    cluster_document,
+    measurements_document,
+    node_changes,
+)
 from app.imports.garbage_collection import seldom_collected
 from app.imports.sources import SentFile, open_files
 from app.imports.unused_answers import UnusedAnswer, unused_answers
@@ -45,7 +51,6 @@ class Report:
     readings: tuple[Reading, ...]
     proposal: Proposal
     cluster: ClusterDocument | None
-    measurements: MeasurementsDocument
     problems: tuple[FieldProblem, ...]
     suspicions: tuple[Remark, ...]
     changes: tuple[str, ...]
@@ -54,6 +59,14 @@ class Report:
     """Those that the report follows from, hosts of files included."""
     unused_answers: tuple[UnusedAnswer, ...] = ()
     """Answers of no effect; their problems are among ``problems``, too."""
+
+    @property
+    def measurements(self) -> MeasurementsDocument:
+        """All samples, made anew at each call; none where no document can hold them, as ``problems`` say."""
+        try:
+            return measurements_document(self.proposal)
+        except InvalidInput:
+            return MeasurementsDocument(samples=[])
 
 
 @seldom_collected()
@@ -79,9 +92,8 @@ def dry_run(
         remedy = "plan a part of it: send the files of fewer"
         problems.append(FieldProblem("nodes", proposal.too_many_nodes, problem, remedy))
     try:
-        measurements = measurements_document(proposal)
+        check_measurements(proposal)
     except InvalidInput as error:
-        measurements = MeasurementsDocument(samples=[])
         problems.extend(problems_of(error))
     found: tuple[Remark, ...] = ()
     document: ClusterDocument | None = None
@@ -89,14 +101,14 @@ def dry_run(
         try:
             document = cluster_document(proposal, name=name, known=known)
             cluster = document.to_cluster()
-            found = _suspicions(cluster, samples_of(measurements, cluster), known_samples)
+            numbered = ((f"samples[{index}]", one.sample) for index, one in enumerate(proposal.samples))
+            found = _suspicions(cluster, checked_samples(cluster, numbered, []), known_samples)
         except InvalidInput as error:
             problems.extend(problems_of(error))
     return Report(
         readings=readings,
         proposal=proposal,
         cluster=None if problems else document,
-        measurements=measurements,
         problems=tuple(problems),
         suspicions=found,
         changes=_changes(proposal, known, known_samples),

@@ -7,13 +7,15 @@ import io
 import tarfile
 import zipfile
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.documents.cluster import samples_of
-from app.imports.documents import cluster_document, measurements_document
+from app.documents.reading import InvalidDocument
+from app.imports.documents import check_measurements, cluster_document, measurements_document
 from app.imports.dry_run import Report, dry_run
 from app.imports.sources import MOST_MEMBERS, SentFile, open_files
 from cluster_models.cluster.topology import Cluster
@@ -56,6 +58,25 @@ def test_a_proposal_passes_todays_checks() -> None:
     ]
     samples = samples_of(measurements_document(proposal), cluster)
     assert [sample.bytes_per_s for sample in samples] == pytest.approx([40e9, 45e9])
+
+
+def test_what_no_document_holds_is_said_without_a_document_of_each_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A count beyond any, and more samples than a document takes; nothing else of the report makes documents."""
+    proposal = combine(
+        [reading(host("n1"), host("n2")), reading(run("n1", "n2"))],
+        aliases=AliasTable(),
+        known=None,
+        answers=Answers(),
+    )
+    check_measurements(proposal)
+    one = proposal.samples[-1]
+    many = replace(one, sample=replace(one.sample, ranks_per_node=10**13))
+    with pytest.raises(InvalidDocument, match="ranks_per_node: must be at most"):
+        check_measurements(replace(proposal, samples=(*proposal.samples, many)))
+    monkeypatch.setattr("app.imports.documents.MOST_SAMPLES", 1)
+    monkeypatch.setattr("app.imports.documents.measurements_document", made := Mock())
+    check_measurements(proposal)
+    made.assert_called_once_with(proposal)
 
 
 def test_two_files_become_a_cluster_and_its_measurements() -> None:
