@@ -110,8 +110,8 @@ class ModelBuilder:
         )
         return np.arange(first, first + count)
 
-    def add_row(self, terms: Terms, *, lower: float = -np.inf, upper: float = np.inf) -> None:
-        """Add the row ``lower <= sum factor * x[column] <= upper``; a column may come more than once."""
+    def add_row(self, terms: Terms, *, lower: float = -np.inf, upper: float = np.inf) -> int:
+        """Add the row ``lower <= sum factor * x[column] <= upper``, a column more than once or not; its number."""
         columns = np.array([column for column, _ in terms], dtype=np.int64)
         factors = np.array([factor for _, factor in terms], dtype=np.float64)
         distinct, inverse = np.unique(columns, return_inverse=True)
@@ -124,6 +124,7 @@ class ModelBuilder:
         )
         self._rows.append((lower, upper))
         self._row_count += 1
+        return self._row_count - 1
 
     def build(self) -> LinearModel:
         """The program as it stands; more rows may be added afterwards for the next one."""

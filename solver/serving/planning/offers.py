@@ -25,6 +25,8 @@ from solver.serving.planning.pricing import (
     closed_at,
     closed_points,
     highest,
+    joined,
+    joined_cases,
     most_in_flight,
     open_at,
     refined,
@@ -49,7 +51,7 @@ BEST_LOADS: Final = 60
 class Priced:
     """Groups (G,) of one model with their points; ``top`` (G,): the row of each at its highest load within limits.
 
-    ``shapes`` workers were enumerated, ``too_large`` of them do not hold a request.
+    ``shapes`` workers were enumerated, ``too_large`` of them do not hold a request; ``table`` has their prices.
     """
 
     served: ServedModel
@@ -59,6 +61,7 @@ class Priced:
     top: IntArray
     shapes: int
     too_large: int
+    table: WorkerTable | None = None
 
 
 def is_exact(served: ServedModel, goal: ServingGoal) -> bool:
@@ -102,13 +105,24 @@ def priced_groups(table: WorkerTable, groups: Sequence[Group], goal: ServingGoal
     """``groups`` of the table's workers."""
     served = table.served
     if not groups:
-        return nothing_priced(served)
+        return replace(nothing_priced(served), table=table)
     cases = cases_of(table, groups)
     most = most_in_flight(cases)
     if is_exact(served, goal):
         most = np.full(len(groups), served.workload.concurrency)
     points = closed_points(served, cases, most)
-    return Priced(served, tuple(groups), cases, points, highest(points, len(groups)), len(groups), 0)
+    return Priced(served, tuple(groups), cases, points, highest(points, len(groups)), len(groups), 0, table)
+
+
+def with_more(prices: Priced, more: Priced) -> Priced:
+    """``prices`` and the groups of ``more``, which the same workers make."""
+    if prices.cases is None or more.cases is None:
+        return prices if more.cases is None else replace(more, shapes=prices.shapes, too_large=prices.too_large)
+    groups, rows = len(prices.groups), len(prices.points.group)
+    points = joined(prices.points, replace(more.points, group=more.points.group + groups))
+    top = np.concatenate([prices.top, np.where(more.top < 0, -1, more.top + rows)])
+    cases = joined_cases(prices.cases, more.cases)
+    return replace(prices, groups=(*prices.groups, *more.groups), cases=cases, points=points, top=top)
 
 
 def workers_of(groups: Sequence[Group], zones: Sequence[Zone]) -> list[tuple[int, Shape]]:

@@ -5,6 +5,7 @@ Shapes: W workers (a shape in a zone), G groups, P points (a group at a load), f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, TypeVar
@@ -81,6 +82,22 @@ def take(value: Value, rows: IntArray) -> Value:
         for field in fields(value)  # type: ignore[arg-type]
     }
     return type(value)(**arrays)
+
+
+def joined(first: Value, other: Value) -> Value:
+    """Two dataclasses of arrays one after the other."""
+    arrays: dict[str, Any] = {
+        field.name: np.concatenate([getattr(first, field.name), getattr(other, field.name)])
+        for field in fields(first)  # type: ignore[arg-type]
+    }
+    return type(first)(**arrays)
+
+
+def joined_cases(first: tuple[Arrays, Rates], other: tuple[Arrays, Rates]) -> tuple[Arrays, Rates]:
+    """Cases of one model one after the other."""
+    columns = (field.name for field in fields(Arrays) if field.name != "kinds")
+    arrays = {name: joined(getattr(first[0], name), getattr(other[0], name)) for name in columns}
+    return Arrays(**arrays, kinds=first[0].kinds), joined(first[1], other[1])
 
 
 def worker_table(served: ServedModel, zones: Sequence[Zone], workers: Sequence[tuple[int, Shape]]) -> WorkerTable:
@@ -172,6 +189,14 @@ def closed_points(served: ServedModel, cases: tuple[Arrays, Rates], most: FloatA
     loads = np.minimum(np.minimum(1.0, most)[group] * LEVEL_RATIO**step, most[group])
     is_new = np.concatenate([[True], (np.diff(loads) > 0) | (np.diff(group) > 0)])
     return closed_at(served, cases, group[is_new], loads[is_new])
+
+
+def loads_up_to(most: float) -> FloatArray:
+    """Loads at which a group of at most ``most`` requests in flight is priced."""
+    steps = min(1.0, most) * LEVEL_RATIO ** np.arange(
+        2 + math.ceil(math.log(max(most, 1.0)) / math.log(LEVEL_RATIO))
+    )
+    return np.unique(np.minimum(steps, most))
 
 
 def closed_at(served: ServedModel, cases: tuple[Arrays, Rates], group: IntArray, concurrency: FloatArray) -> Points:

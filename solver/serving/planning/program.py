@@ -22,8 +22,7 @@ of ``a`` says that the mean load of a group lies between two of those priced.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -82,9 +81,30 @@ class Picked:
     patterns: tuple[tuple[int, tuple[int, ...], int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Numbers of the rows that a further group would enter: load of each model, parts by zone and size, limits."""
+
+    demands: tuple[int, ...]
+    parts: dict[tuple[int, int], int]
+    gpus: int | None
+    watts: int | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Duals:
+    """Duals of ``Rows``, parts by zone and size (-infinity where no row is); ``tie``: cost of a GPU."""
+
+    demands: FloatArray
+    parts: dict[int, FloatArray]
+    gpus: float
+    watts: float
+    tie: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """The arrays, and which columns mean what; ``served`` is the model of each group."""
+    """The arrays, and which columns and rows mean what; ``served`` is the model of each group."""
 
     model: LinearModel
     number: IntArray
@@ -92,6 +112,7 @@ class Program:
     at_load: tuple[IntArray, ...]
     parts: dict[tuple[int, int, int], int]
     patterns: dict[tuple[int, tuple[int, ...]], int]
+    rows: Rows
 
 
 def build_program(
@@ -101,9 +122,14 @@ def build_program(
     classes: Sequence[IslandClass],
     goal: ServingGoal,
     most: tuple[FloatArray, float] | None = None,
+    sizes: Collection[tuple[int, int]] = (),
 ) -> Program:
-    """The program of the module's first lines; ``most``: what one of each offer costs (J,), and all together."""
-    builder = ModelBuilder()
+    """The program of the module's first lines.
+
+    ``most``: what one of each offer costs (J,), and all together; ``sizes`` (zone, GPUs) of parts have rows though
+    no offer takes them.
+    """
+    builder, demand_rows, limits = ModelBuilder(), [], []
     number, at_load = _group_columns(builder, offers, demands, zones, classes)
     for model, demand in enumerate(demands):
         terms = [
@@ -114,22 +140,32 @@ def build_program(
         ]
         if not demand.load:
             terms = [(column, 1.0) for column, _ in terms]
-        if demand.is_exact:
-            builder.add_row(terms, lower=demand.load, upper=demand.load)
-        else:
-            builder.add_row(terms, lower=demand.load or 1.0)
-    parts = _part_rows(builder, offers, number, classes)
+        upper = demand.load if demand.is_exact else np.inf
+        demand_rows.append(builder.add_row(terms, lower=demand.load or 1.0, upper=upper))
+    parts, part_rows = _part_rows(builder, offers, number, classes, sizes)
     patterns = _pattern_rows(builder, parts, classes)
     for limit, price in (
         (goal.max_gpus, lambda group: float(group.gpus)),
         (goal.max_power_watts, lambda group: group.gpus * zones[group.zone].gpu.power_watts),
     ):
-        if limit is not None:
-            builder.add_row([(int(number[j]), price(offer.group)) for j, offer in enumerate(offers)], upper=limit)
+        terms = [(int(number[j]), price(offer.group)) for j, offer in enumerate(offers)]
+        limits.append(None if limit is None else builder.add_row(terms, upper=limit))
     if most is not None:
         builder.add_row(list(zip(number.tolist(), most[0].tolist(), strict=True)), upper=most[1])
     served = np.array([offer.group.model for offer in offers])
-    return Program(builder.build(), number, served, at_load, parts, patterns)
+    rows = Rows(tuple(demand_rows), part_rows, *limits)
+    return Program(builder.build(), number, served, at_load, parts, patterns, rows)
+
+
+def duals_of(program: Program, duals: FloatArray, offers: Sequence[Offer]) -> Duals:
+    """Those of the rows of ``program`` among the ``duals`` of all."""
+    parts: dict[int, FloatArray] = {}
+    rows = program.rows
+    most = 1 + max(size for _, size in rows.parts)
+    for (zone, size), row in rows.parts.items():
+        parts.setdefault(zone, np.full(most, -np.inf))[size] = duals[row]
+    gpus, watts = (0.0 if row is None else float(duals[row]) for row in (rows.gpus, rows.watts))
+    return Duals(duals[list(rows.demands)], parts, gpus, watts, gpu_tie(offers))
 
 
 def gpu_tie(offers: Sequence[Offer]) -> float:
@@ -188,14 +224,18 @@ def _group_columns(
 
 
 def _part_rows(
-    builder: ModelBuilder, offers: Sequence[Offer], number: IntArray, classes: Sequence[IslandClass]
-) -> dict[tuple[int, int, int], int]:
-    """Columns u[k,z,q] by (k, z, q), and the rows that give every part of a group an island of its zone."""
-    wanted: dict[tuple[int, int], list[tuple[int, float]]] = defaultdict(list)
+    builder: ModelBuilder,
+    offers: Sequence[Offer],
+    number: IntArray,
+    classes: Sequence[IslandClass],
+    sizes: Collection[tuple[int, int]],
+) -> tuple[dict[tuple[int, int, int], int], dict[tuple[int, int], int]]:
+    """Columns u[k,z,q] by (k, z, q), and rows by (z, q) that give every part of a group an island of its zone."""
+    wanted: dict[tuple[int, int], list[tuple[int, float]]] = {each: [] for each in sorted(sizes)}
     for column, offer in zip(number, offers, strict=True):
         for size, count in offer.group.slots:
-            wanted[offer.group.zone, size].append((int(column), float(count)))
-    parts = {}
+            wanted.setdefault((offer.group.zone, size), []).append((int(column), float(count)))
+    parts, rows = {}, {}
     for (zone, size), terms in wanted.items():
         own = []
         for k, island_class in enumerate(classes):
@@ -203,8 +243,8 @@ def _part_rows(
                 most = len(island_class.islands) * (island_class.gpus // size)
                 parts[k, zone, size] = int(builder.add_columns(1, upper=most, integer=True)[0])
                 own.append((parts[k, zone, size], -1.0))
-        builder.add_row([*terms, *own], lower=0.0, upper=0.0)
-    return parts
+        rows[zone, size] = builder.add_row([*terms, *own], lower=0.0, upper=0.0)
+    return parts, rows
 
 
 def _pattern_rows(

@@ -20,6 +20,7 @@ from cluster_models.serving.goal import ServingObjective
 from cluster_models.training.plan import StopReason
 from solver.ilp import IlpStatus
 from solver.problem import IsCancelled, SearchOptions
+from solver.serving.planning.generation import Generated, generated
 from solver.serving.planning.groups import Group
 from solver.serving.planning.islands import Site
 from solver.serving.planning.offers import Priced, demand, offers_of, priced, priced_groups, workers_of
@@ -63,17 +64,13 @@ def search(problem: ServingProblem, site: Site, options: SearchOptions, is_cance
         return options.time_limit_s - (time.perf_counter() - started)
 
     zones = zones_of(site, optimistic=True)
-    prices = tuple(priced(model, served, site, zones, problem.goal) for model, served in enumerate(problem.models))
-    offers = [offers_of(each, zones, problem.goal) for each in prices]
-    nothing = Found(
-        (), 0.0, 0.0, StopReason.PROVEN, zones, prices, tuple(offer for each in offers for offer in each)
-    )
-    if not all(offers):
+    first = [priced(model, served, site, zones, problem.goal) for model, served in enumerate(problem.models)]
+    made = generated(problem, site, zones, first, options, left_s)
+    prices, solved = made.prices, made.solved
+    nothing = Found((), 0.0, 0.0, StopReason.PROVEN, zones, prices, made.offers)
+    if solved is None or solved.outcome.status is IlpStatus.INFEASIBLE:
         return nothing
-    solved = _solved(problem, site, zones, nothing.offers, options, left_s())
-    if solved.outcome.status is IlpStatus.INFEASIBLE:
-        return nothing
-    best = replace(nothing, bound=_bound(problem, site, nothing.offers, solved), stopped_by=StopReason.WORK_LIMIT)
+    best = replace(nothing, bound=_bound(problem, site, made), stopped_by=StopReason.WORK_LIMIT)
     best = _better(problem, site, best, zones, nothing.offers, solved)
     priced_in: tuple[Sequence[Zone], Sequence[Priced]] = zones, prices
     if not _is_proven(best, options) and left_s() > 0 and not is_cancelled():
@@ -117,11 +114,12 @@ def _solved(
     return solve(program, backend=options.backend, gap=options.gap, time_limit_s=limit_s)
 
 
-def _bound(problem: ServingProblem, site: Site, offers: Sequence[Offer], solved: Solved) -> float:
+def _bound(problem: ServingProblem, site: Site, made: Generated) -> float:
     """Bound on every plan, in the unit of the objective."""
-    bound = solved.outcome.bound
+    assert made.solved is not None  # there are groups
+    bound = min(made.solved.outcome.bound, made.beyond)
     if problem.goal.objective.is_maximum:
-        return -bound + gpu_tie(offers) * sum(len(island.gpus) for island in site.islands)
+        return -bound + gpu_tie(made.offers) * sum(len(island.gpus) for island in site.islands)
     if problem.goal.objective is ServingObjective.GPUS:
         return float(math.ceil(bound - WHOLE))
     return bound

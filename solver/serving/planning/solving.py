@@ -20,6 +20,8 @@ FIRST_GROUPS: Final = 40
 """Groups of each model, the best by the relaxation, among which a choice is sought first."""
 FIRST_LOADS: Final = 8
 """Loads of each, likewise."""
+WHOLE: Final = 1e-4
+"""Rounding of an objective that moves in steps, as a share of one."""
 OPTIMALITY: Final = 1e-7
 """Share of the objective by which a column must lower the relaxation to be taken in."""
 
@@ -34,8 +36,8 @@ class Solved:
     worth: FloatArray
 
 
-def solve(program: Program, *, backend: Backend, gap: float, time_limit_s: float) -> Solved:
-    """The best choice, with a bound that no choice beats.
+def solve(program: Program, *, backend: Backend, gap: float, time_limit_s: float, step: float = 0.0) -> Solved:
+    """The best choice, with a bound that no choice beats; any better one is so by ``step`` at least.
 
     First among the groups and loads that the relaxation likes best.  Then those are left out whose reduced cost
     alone exceeds what is missing to the relaxation: no better choice has one of them.
@@ -45,7 +47,7 @@ def solve(program: Program, *, backend: Backend, gap: float, time_limit_s: float
     def left_s() -> float:
         return time_limit_s - (time.perf_counter() - started)
 
-    relaxed, reduced = _relaxed(program, left_s)
+    relaxed, reduced = relaxation(program, left_s)
     if relaxed.values is None:
         return Solved(program, relaxed, relaxed.bound, np.zeros(len(program.number)))
     worth = _worth(program, reduced)
@@ -62,8 +64,8 @@ def solve(program: Program, *, backend: Backend, gap: float, time_limit_s: float
 
     first = _likely(program, reduced, worth)
     best = among(first)
-    missing = best.objective - relaxed.objective
-    if missing <= gap * abs(best.objective) and best.values is not None:
+    missing = best.objective - step - relaxed.objective
+    if best.values is not None and missing + step <= max(gap * abs(best.objective), step * (1 - WHOLE)):
         return Solved(program, replace(best, bound=relaxed.objective), relaxed.objective, worth)
     useful = _columns(program, worth <= missing) & (reduced <= missing)
     if not (useful <= first).all():
@@ -72,7 +74,7 @@ def solve(program: Program, *, backend: Backend, gap: float, time_limit_s: float
     return Solved(program, replace(best, bound=max(relaxed.objective, best.bound)), relaxed.objective, worth)
 
 
-def _relaxed(program: Program, left_s: Callable[[], float]) -> tuple[IlpOutcome, FloatArray]:
+def relaxation(program: Program, left_s: Callable[[], float]) -> tuple[IlpOutcome, FloatArray]:
     """The relaxation, and the reduced costs of all columns.
 
     By column generation: it starts with a few loads of each group, and takes in the best load of every group that

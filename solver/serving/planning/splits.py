@@ -1,4 +1,4 @@
-"""Groups of prefill and decode replicas: which workers go together, and how many of each.
+"""Groups of prefill and decode replicas that are tried first: which workers, and how many of each.
 
 Prefill should answer as fast as decoding asks: x prefill workers of rate p feed y decode workers of rate d where
 x p = y d.  The ratio x : y is taken next above and below d / p, at a light, a middling and a full load of decoding.

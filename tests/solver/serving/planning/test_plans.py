@@ -66,10 +66,10 @@ def test_more_gpus_never_serve_less() -> None:
 
 
 def test_slower_measured_links_change_the_plan_and_lower_what_it_serves() -> None:
-    """A model that needs two nodes, on links of 45 and of 2 GB/s for each flow."""
+    """A model that needs two nodes, on links of 45 and of 0.5 GB/s for each flow."""
     hosts = nodes(4)
     model = served("deepseek-v3", concurrency=256.0)
-    fast, slow = (sound_plan(problem(hosts, model, samples=measured(hosts, pace))) for pace in (45.0, 2.0))
+    fast, slow = (sound_plan(problem(hosts, model, samples=measured(hosts, pace))) for pace in (45.0, 0.5))
     assert slow.tokens_per_s < fast.tokens_per_s
     assert _shapes(slow) != _shapes(fast)
 

@@ -1,0 +1,175 @@
+"""The program over every split group there is, by column generation (docs/serving.md, the program)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from cluster_models.serving.goal import ServingObjective
+from solver.ilp import IlpStatus
+from solver.problem import SearchOptions
+from solver.serving.planning.columns import Unpriced, groups_below, unpriced_of
+from solver.serving.planning.groups import Group
+from solver.serving.planning.islands import Site
+from solver.serving.planning.offers import Priced, demand, offers_of, priced_groups, with_more
+from solver.serving.planning.program import Duals, Offer, Program, build_program, duals_of
+from solver.serving.planning.solving import Solved, relaxation, solve
+from solver.serving.planning.zones import Zone, classes_of
+from solver.serving.problem import ServingProblem
+
+AT_ONCE: Final = 150
+"""Groups of a model that are priced between two relaxations."""
+AFTERWARDS: Final = 600
+"""Groups of a model that are priced because they may be in a better choice than the one found."""
+NEGATIVE: Final = 1e-6
+"""Share of the relaxation by which a reduced cost must lie below 0."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Generated:
+    """Groups priced, their offers, and the choice; ``solved`` is ``None`` where no group of some model serves.
+
+    ``beyond``: the least that a choice with any other group costs.
+    """
+
+    prices: tuple[Priced, ...]
+    offers: tuple[Offer, ...]
+    solved: Solved | None
+    beyond: float
+
+
+@dataclass(slots=True)
+class _Columns:
+    """Groups priced so far, and those that are not."""
+
+    problem: ServingProblem
+    site: Site
+    zones: Sequence[Zone]
+    prices: list[Priced]
+    offers: list[Offer]
+    unpriced: tuple[Unpriced, ...]
+    done: set[Group]
+    least: float = math.inf
+    left: float = math.inf
+    floor: float = -math.inf
+
+    @property
+    def lacking(self) -> bool:
+        """Whether no group of some model serves."""
+        return len({offer.group.model for offer in self.offers}) < len(self.prices)
+
+    def program(self, *, whole: bool) -> Program:
+        """The program of the offers; not ``whole``: with a row for every part that a further group may take."""
+        demands = [demand(served, self.problem.goal) for served in self.problem.models]
+        classes = classes_of(self.site.islands, self.zones)
+        sizes = set() if whole else {(each.zone, size) for each in self.unpriced for size in each.sizes}
+        return build_program(self.offers, demands, self.zones, classes, self.problem.goal, sizes=sizes)
+
+    def add(self, duals: Duals, below: float, most: int) -> bool:
+        """Whether groups were found whose reduced cost may lie below ``below``; they are priced.
+
+        ``least`` becomes the least bound on a reduced cost that was found, ``left`` that of those still not priced.
+        """
+        goal, is_new = self.problem.goal, False
+        self.least = self.left = math.inf
+        for each in self.unpriced:
+            groups, least, left = groups_below(each, duals, goal, self.done, below, most)
+            self.least, self.left = min(self.least, least), min(self.left, left)
+            if groups:
+                is_new = True
+                self.done.update(groups)
+                table = self.prices[each.model].table
+                assert table is not None  # there are workers
+                more = priced_groups(table, groups, goal)
+                self.prices[each.model] = with_more(self.prices[each.model], more)
+                self.offers += offers_of(more, self.zones, goal)
+        return is_new
+
+
+def generated(
+    problem: ServingProblem,
+    site: Site,
+    zones: Sequence[Zone],
+    prices: Sequence[Priced],
+    options: SearchOptions,
+    left_s: Callable[[], float],
+) -> Generated:
+    """The best choice among all groups; ``prices`` are of those tried first, in ``zones`` of the best links."""
+    goal = problem.goal
+    columns = _Columns(
+        problem,
+        site,
+        zones,
+        list(prices),
+        [offer for each in prices for offer in offers_of(each, zones, goal)],
+        tuple(each for model, own in enumerate(prices) for each in unpriced_of(model, own, site, zones, goal)),
+        {group for each in prices for group in each.groups},
+    )
+    # half of the time is for the choice among the groups that are known by then
+    half_s = 0.5 * left_s()
+    duals = _converged(columns, lambda: left_s() - half_s)
+    if columns.lacking:
+        return Generated(tuple(columns.prices), tuple(columns.offers), None, math.inf)
+    step = 1.0 if goal.objective is ServingObjective.GPUS else 0.0
+    solved = _solved(columns, options, left_s, step)
+    beyond = math.inf if duals is not None or not columns.unpriced else columns.floor
+    if duals is not None and _may_be_better(solved, step, options):
+        missing = solved.outcome.objective - step - solved.relaxed
+        if columns.add(duals, missing, AFTERWARDS):
+            beyond = solved.relaxed + columns.left
+            solved = _solved(columns, options, left_s, step)
+    return Generated(tuple(columns.prices), tuple(columns.offers), solved, beyond)
+
+
+def _may_be_better(solved: Solved, step: float, options: SearchOptions) -> bool:
+    """Whether another choice may be better by more than the gap asked for."""
+    outcome = solved.outcome
+    if outcome.values is None:
+        return outcome.status is IlpStatus.INFEASIBLE
+    return outcome.objective - step - solved.relaxed > (0.0 if step else options.gap * abs(outcome.objective))
+
+
+def _solved(columns: _Columns, options: SearchOptions, left_s: Callable[[], float], step: float) -> Solved:
+    program = columns.program(whole=True)
+    return solve(program, backend=options.backend, gap=options.gap, time_limit_s=left_s(), step=step)
+
+
+def _converged(columns: _Columns, left_s: Callable[[], float]) -> Duals | None:
+    """Duals of the relaxation, all groups priced that would lower it; ``None`` where there are none.
+
+    ``columns.floor`` becomes the relaxation's value over all groups, or what is known of it when the time is over:
+    each of the groups in a choice lowers it by no more than the least reduced cost.
+    """
+    if not columns.unpriced:
+        return None
+    most = sum(len(island.gpus) for island in columns.site.islands) / 2
+    is_first = True
+    while left_s() > 0:
+        outcome = None
+        if not columns.lacking:
+            program = columns.program(whole=False)
+            outcome, _ = relaxation(program, left_s)
+        if outcome is None or outcome.duals is None:
+            if not is_first or (outcome is not None and outcome.status is not IlpStatus.INFEASIBLE):
+                return None
+            columns.add(_eager(columns), math.inf, AFTERWARDS)
+            is_first = False
+            continue
+        duals = duals_of(program, outcome.duals, columns.offers)
+        is_new = columns.add(duals, -NEGATIVE * max(1.0, abs(outcome.objective)), AT_ONCE)
+        columns.floor = max(columns.floor, outcome.objective + most * min(columns.least, 0.0))
+        if not is_new:
+            return duals
+    return None
+
+
+def _eager(columns: _Columns) -> Duals:
+    """Duals with which the groups that answer most for their GPUs come first."""
+    models = len(columns.problem.models)
+    sizes = 1 + max(size for each in columns.unpriced for size in each.sizes)
+    parts = {each.zone: np.zeros(sizes) for each in columns.unpriced}
+    return Duals(np.ones(models), parts, 0.0, 0.0, 0.0)
