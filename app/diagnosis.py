@@ -124,7 +124,7 @@ def _files(_: Settings) -> Finding:
     """Whether migrations, pages and examples are installed with the code."""
     web = Path(__file__).parent / "web"
     parts = {
-        "migrations": Path(MIGRATIONS_FOLDER) / "versions",
+        "migrations": MIGRATIONS_FOLDER / "versions",
         "pages": web / "templates",
         "styles": web / "static",
         "examples": examples_folder() or Path("examples"),

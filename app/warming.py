@@ -46,21 +46,23 @@ def warm_up_beside(is_started: Callable[[], bool], is_ending: Callable[[], bool]
                 return
             time.sleep(_LOOK_EVERY_S)
         try:
-            warm_up()
+            made_up_answer()
         except Exception:  # the first failure is answered later than the others, and that is all
             log.exception("not_warmed_up")
+        finally:
+            leave_alone_what_is_loaded()
 
     threading.Thread(target=run, name="warm-up", daemon=True).start()
 
 
-def warm_up() -> None:
-    """Answer a made-up failure, and let the collector of garbage leave alone what is loaded by now.
+def leave_alone_what_is_loaded() -> None:
+    """Let the collector of garbage, off until now, begin, and never look through what is loaded by now.
 
-    It looks through all of it otherwise, a third of a second in the middle of an answer.
+    That takes a third of a second, which would fall into the middle of an answer.
     """
-    made_up_answer()
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def made_up_answer() -> BatchDecision:

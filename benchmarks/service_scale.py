@@ -40,6 +40,8 @@ from app.documents.cluster import ClusterDocument
 from app.documents.reading import parse_text
 from cluster_models.units import MIB
 
+PROGRAM: Final = "import sys; from app.cli import main; sys.exit(main())"
+"""The command ``meshwright``."""
 EXAMPLES: Final = Path("examples")
 SAMPLES: Final = 100_000
 A_REQUEST: Final = 10_000
@@ -67,8 +69,8 @@ class Site:
         """A process of that role, ended with the context."""
         environment = os.environ | self.environment | {"MESHWRIGHT_ROLE": role}
         log = subprocess.DEVNULL
-        with subprocess.Popen(
-            [sys.executable, "-m", "app.main"], env=environment, stdout=log, stderr=log
+        with subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, "-c", PROGRAM, "serve"], env=environment, stdout=log, stderr=log
         ) as started:
             try:
                 yield psutil.Process(started.pid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from app.answers.addresses import Moment
 from app.documents.calibration import CalibrationDocument
@@ -169,6 +169,8 @@ class JobEffectAnswer(ValueAnswer[JobEffect]):
 
 class RecalibrationAnswer(BaseModel):
     """A calibration that is offered; nothing is stored."""
+
+    model_config = ConfigDict(defer_build=True)
 
     calibration: CalibrationDocument = Field(
         description="The calibration, with its errors before, after and held out. To accept it, send it to "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from app.documents.cluster import ClusterDocument
 from app.documents.measurements import MeasurementsDocument
@@ -184,6 +184,8 @@ class ImportProblem(BaseModel):
 
 class ImportAnswer(BaseModel):
     """Contents of an upload, and what storing it would do."""
+
+    model_config = ConfigDict(defer_build=True)
 
     files: list[FileAnswer] = Field(description="What became of each file.")
     nodes: list[ProposedNodeAnswer] = Field(description="All nodes of the cluster as it would be.")

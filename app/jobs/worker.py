@@ -12,6 +12,7 @@ from app.db.migrate import prepared_engine
 from app.jobs.runtime import JobRuntime
 from app.metrics import make_metrics
 from app.settings import Settings
+from app.warming import leave_alone_what_is_loaded
 
 
 def run_worker(settings: Settings) -> None:
@@ -23,6 +24,7 @@ def run_worker(settings: Settings) -> None:
     engine = prepared_engine(settings)
     runtime = JobRuntime(settings, make_session_factory(engine, tenant=None), metrics)
     runtime.start()
+    leave_alone_what_is_loaded()
     if settings.metrics_port is not None:
         start_http_server(settings.metrics_port, registry=metrics.registry)
     end.wait()

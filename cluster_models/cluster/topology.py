@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
-
-import networkx as nx
+from typing import TYPE_CHECKING, Final
 
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.cluster.hosts import HostMemory, HostShare, usual_host
 from cluster_models.cluster.switches import Switch, Uplink, uplinks_of
 from cluster_models.errors import InvalidCluster
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 MOST_NODES: Final = 2048
 """Links are kept for every pair of nodes: 4 million at this size, in tables of 34 MB."""
@@ -202,6 +203,8 @@ class Cluster:
         stated; the way up of a switch only where ``switches`` state it.  A node hangs on its leaf, else on its
         zone, else on the one vertex called ``fabric``.
         """
+        import networkx as nx  # noqa: PLC0415 - a service starts sooner without
+
         graph: nx.Graph[str] = nx.Graph()
         graph.add_node("fabric", kind="fabric")
         for domain, gpus in self.domain_gpus().items():

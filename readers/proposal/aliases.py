@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import networkx as nx
-
 from readers.frame.facts import Name, NameKind
 
 _GUID: Final = re.compile(r"(?:0x)?([0-9a-f]{8,16})|((?:[0-9a-f]{2,4}:){3,7}[0-9a-f]{2,4})")
@@ -129,6 +127,8 @@ def _node_name(names: Sequence[Name]) -> str:
 
 def _joined(groups: Sequence[Sequence[Name]]) -> list[list[Name]]:
     """Groups that share a name, or a short name (or an address) and the only name made of it, as one; sorted."""
+    import networkx as nx  # noqa: PLC0415 - a service starts sooner without
+
     graph: nx.Graph[str] = nx.Graph()
     by_key: dict[str, set[Name]] = {}
     long: dict[str, set[str]] = {}

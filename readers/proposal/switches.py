@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import networkx as nx
-
 from cluster_models.cluster.switches import Switch
 from readers.frame.facts import Fact, HostFact, Origin, SwitchFact
 from readers.frame.findings import doubt
@@ -100,6 +98,8 @@ def _chain(name: str, above: Mapping[str, SwitchFact]) -> Iterator[SwitchFact]:
 
 def _joined(over: Mapping[str, Sequence[SwitchFact]]) -> dict[str, _Leaf]:
     """Leaves that nodes join, by the name of each: the rails of one group of nodes are one place."""
+    import networkx as nx  # noqa: PLC0415 - a service starts sooner without
+
     graph: nx.Graph[str] = nx.Graph()
     origins: dict[str, Origin] = {}
     for leaves in over.values():

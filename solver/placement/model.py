@@ -23,7 +23,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-import networkx as nx
 import numpy as np
 import scipy
 
@@ -280,6 +279,8 @@ def _need_slow_hops(model: PlacementModel) -> None:
     arrays, nodes = model.problem.arrays, model.problem.nodes
     ranks = model.problem.schedule.pipeline
     hops = arrays.hop_pairs[:, 0, : ranks - 1].reshape(-1, 2)
+    import networkx as nx  # noqa: PLC0415 - a service starts sooner without
+
     graph = nx.Graph([(int(a), int(b)) for a, b in hops if a >= 0 and a != b])
     forest = sorted((min(edge), max(edge)) for edge in nx.minimum_spanning_edges(graph, data=False))
     if not forest or nodes < 2:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import ServiceDep
@@ -20,6 +20,8 @@ router = APIRouter(tags=["predictions"], route_class=BodyRoute)
 
 class PredictionAnswer(BaseModel):
     """A prediction."""
+
+    model_config = ConfigDict(defer_build=True)
 
     fits: bool = Field(description="Whether every GPU's memory suffices.", examples=[True])
     missing_gib: float = Field(description="What the fullest GPU lacks, in GiB; 0 where it fits.", examples=[0.0])

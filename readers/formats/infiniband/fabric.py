@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from networkx.utils import UnionFind
-
 from readers.frame.facts import HostFact, Name, NameKind, Nics, PortFact, SwitchFact
 from readers.frame.findings import Finding, doubt, refusal
 from readers.frame.reading import Contents
@@ -208,6 +206,8 @@ def _leaf_sets(ports: Iterable[PortFact], leaves: Collection[str]) -> dict[str, 
     for port in ports:
         if port.host is not None and port.up and port.switch in leaves:
             on[port.host][port.switch] = None
+    from networkx.utils import UnionFind  # noqa: PLC0415 - a service starts sooner without
+
     together: UnionFind[str] = UnionFind()
     for mine in on.values():
         together.union(*mine)

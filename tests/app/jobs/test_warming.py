@@ -32,14 +32,15 @@ def _threads() -> list[threading.Thread]:
 
 def test_warming_up_waits_for_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is computed before, and what breaks then harms nobody."""
-    started, called = threading.Event(), threading.Event()
+    started, called, left = (threading.Event() for _ in range(3))
 
     def breaks() -> None:
         assert started.is_set()
         called.set()
         raise RuntimeError("broken on purpose")
 
-    monkeypatch.setattr(warming, "warm_up", breaks)
+    monkeypatch.setattr(warming, "made_up_answer", breaks)
+    monkeypatch.setattr(warming, "leave_alone_what_is_loaded", left.set)
     warming.warm_up_beside(started.is_set, lambda: False)
     (thread,) = _threads()
     assert thread.daemon
@@ -47,13 +48,14 @@ def test_warming_up_waits_for_the_start(monkeypatch: pytest.MonkeyPatch) -> None
     started.set()
     thread.join(10)
     assert called.is_set()
+    assert left.is_set(), "the collector of garbage would stay off"
     assert not thread.is_alive()
 
 
 def test_a_server_that_never_starts_is_not_warmed_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its thread ends with it."""
     called = threading.Event()
-    monkeypatch.setattr(warming, "warm_up", called.set)
+    monkeypatch.setattr(warming, "made_up_answer", called.set)
     warming.warm_up_beside(lambda: False, lambda: True)
     for thread in _threads():
         thread.join(10)
