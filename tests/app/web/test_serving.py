@@ -18,6 +18,8 @@ from app.documents.serving import ServingWorkloadDocument
 from app.serialization import jsonable
 from app.web.planning.form import typed
 from app.web.planning.serving_form import (
+    LABELS,
+    WORKLOAD,
     at_serving_fields,
     blank_serving,
     filled_serving,
@@ -119,6 +121,12 @@ def test_a_plan_goes_from_the_form_to_its_page(client: TestClient) -> None:
     listed = client.get("/plans").text
     assert "serving</span>" in listed
     assert re.search(r"[\d,]+ tokens/s</td><td>on 6 GPUs</td><td class=\"number\">6.25 %", listed)
+
+
+def test_the_form_has_an_input_for_every_field_of_the_workload(client: TestClient) -> None:
+    """A field of the document that the page leaves out could not be asked for."""
+    text = unescape(client.get("/plans/new/serving").text)
+    assert [each for each in WORKLOAD.inputs if f'name="{each}"' not in text or LABELS[each] not in text] == []
 
 
 def test_options_of_exports_travel_with_their_links(client: TestClient) -> None:
