@@ -96,6 +96,17 @@ BAD: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
     "percentile in percent": ({"limit_percentile": 99}, "limit_percentile", "must be less than 1"),
     "prefix of the whole prompt": ({"prefix_share": 1.0}, "prefix_share", "must be less than 1"),
     "negative imbalance": ({"decode_imbalance": -0.1}, "decode_imbalance", "must be at least 0"),
+    "adapters beside what there are": (
+        {"adapters": {"count": 4, "rank": 8, "resident": 5}},
+        "adapters.resident",
+        "in 1..4",
+    ),
+    "adapters of no rank": ({"adapters": {"count": 4, "rank": 0}}, "adapters.rank", "must be at least 1"),
+    "adapters of an engine without": (
+        {"adapters": {"count": 4, "rank": 8}, "engine": "trtllm-1.2"},
+        "adapters",
+        "no adapters are planned for this engine",
+    ),
     "no memory": ({"memory_fraction": 0}, "memory_fraction", "must be greater than 0"),
     "pin that divides no heads": ({"pinned": {"tensor": 3}}, "pinned.tensor", "must divide the 32 attention heads"),
     "pin beyond the cluster": ({"pinned": {"tensor": 32}}, "pinned", "pin fewer or smaller degrees"),

@@ -17,9 +17,11 @@ from app.documents.serving_classes import (
     seconds_of,
 )
 from app.documents.trace import MOST_TRACE_CHARACTERS, read_trace, trace_text
+from app.documents.values import ValueDocument
 from cluster_models.cluster.topology import MOST_NODES
 from cluster_models.errors import InvalidConfiguration, InvalidWorkload
 from cluster_models.model.architecture import Architecture
+from cluster_models.serving.adapters import MOST_ADAPTERS, MOST_RANK, ServedAdapters
 from cluster_models.serving.engines import DEFAULT_ENGINE, serving_engine
 from cluster_models.serving.goal import ServedModel, ServingGoal, ServingMode, ServingObjective
 from cluster_models.serving.requests import MOST_CLASSES, RequestClass
@@ -54,6 +56,24 @@ class SpeculationDocument(Document):
     accepted_tokens: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = Field(
         description="Of them, those that stay on average, as measured.", examples=[1.2]
     )
+
+
+class ServedAdaptersDocument(ValueDocument[ServedAdapters]):
+    """Low-rank adapters beside all linear layers of a dense model, each named by as many requests."""
+
+    count: Annotated[Count, Field(le=MOST_ADAPTERS)] = Field(
+        description="Adapters that requests name.", examples=[64]
+    )
+    rank: Annotated[Count, Field(le=MOST_RANK)] = Field(description="Rank of each.", examples=[16])
+    resident: Count | None = Field(
+        None,
+        description="Adapters on the GPUs of a replica at a time, others come from the host; absent: all.",
+        examples=[16],
+    )
+
+    def to_value(self) -> ServedAdapters:
+        """The domain value; raises ``InvalidWorkload``."""
+        return ServedAdapters(**self.attributes())
 
 
 class ServingWorkloadDocument(Document):
@@ -129,6 +149,9 @@ class ServingWorkloadDocument(Document):
         examples=[None],
     )
     decode_imbalance: Imbalance | None = Field(None, description="The same in decoding.", examples=[0.1])
+    adapters: ServedAdaptersDocument | None = Field(
+        None, description="Low-rank adapters that requests name; absent: none.", examples=[None]
+    )
     objective: ServingObjective | None = Field(
         None,
         description="Quantity that a plan makes as large (throughput, goodput) or as small (gpus, cost, power) as "
@@ -172,6 +195,7 @@ class ServingWorkloadDocument(Document):
             end_to_end_s=seconds_of(self.end_to_end_ms),
             prefill_imbalance=self.prefill_imbalance,
             decode_imbalance=self.decode_imbalance,
+            adapters=None if self.adapters is None else self.adapters.to_value(),
             memory_fraction=self.memory_fraction,
             prefix_share=self.prefix_share,
             limit_percentile=self.limit_percentile,
@@ -253,6 +277,7 @@ class ServingWorkloadDocument(Document):
             limit_percentile=load.limit_percentile,
             prefill_imbalance=load.prefill_imbalance,
             decode_imbalance=load.decode_imbalance,
+            adapters=None if load.adapters is None else ServedAdaptersDocument.from_value(load.adapters),
             objective=goal.objective,
             modes=list(goal.modes),
             max_gpus=goal.max_gpus,

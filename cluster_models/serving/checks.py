@@ -42,9 +42,22 @@ def check_serving(
             f"{engine.name} has no speculative decoding",
             "leave it out",
         )
+    if workload.adapters is not None:
+        _check_adapters(architecture, engine)
     for pool, field in ((configuration.prefill, "prefill"), (configuration.decode, "decode")):
         if pool is not None:
             _check_worker(architecture, engine, pool.worker, field if configuration.is_split else "worker")
+
+
+def _check_adapters(architecture: Architecture, engine: ServingEngine) -> None:
+    """Raise ``InvalidWorkload`` where the engine has no adapters or nobody says what they cost beside the model."""
+    if not engine.has_adapters:
+        remedy = "leave them out, or serve with vLLM (0.6 and later) or SGLang"
+        raise InvalidWorkload("workload.adapters", engine.name, "no adapters are planned for this engine", remedy)
+    if architecture.experts is not None or architecture.latent_attention is not None:
+        problem = "adapters beside routed experts or latent attention are not priced"
+        remedy = "leave them out, or merge them into the weights"
+        raise InvalidWorkload("workload.adapters", architecture.name, problem, remedy)
 
 
 def _check_context(architecture: Architecture, workload: ServingWorkload) -> None:

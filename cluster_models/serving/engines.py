@@ -40,7 +40,8 @@ class ServingEngine:
     fewer, keys and values are kept in 8 bits by default.  ``held_steps`` is how many steps a worker of
     attention ranks that does both phases is told to hold prompts until each rank has one, 0 where prompts start
     at once.  ``vendors`` are those of the GPUs that it runs on; ``widened_formats`` are weights that it reads
-    in their format and multiplies in 16 bits where NVIDIA's tensor cores lack it.
+    in their format and multiplies in 16 bits where NVIDIA's tensor cores lack it.  ``has_adapters``: requests may
+    name low-rank adapters.
     """
 
     name: str
@@ -57,6 +58,7 @@ class ServingEngine:
     speculates: bool
     has_expert: bool
     has_attention_data: bool
+    has_adapters: bool
     held_steps: int
     weight_formats: tuple[str, ...]
     widened_formats: tuple[str, ...]

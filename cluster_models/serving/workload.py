@@ -16,6 +16,7 @@ from typing import Any, Final
 from cluster_models.cluster.gpus import GpuKind, Precision
 from cluster_models.errors import InvalidConfiguration, InvalidWorkload
 from cluster_models.model.architecture import Architecture
+from cluster_models.serving.adapters import ServedAdapters
 from cluster_models.serving.engines import DEFAULT_ENGINE, ServingEngine
 from cluster_models.serving.requests import MOST_CLASSES, RequestClass, check_limits, limits_of
 from cluster_models.serving.traces import Trace
@@ -124,7 +125,7 @@ class ServingWorkload:
     that the engine may take (``None``: the engine's default).  ``prefix_share`` of a prompt's tokens have their
     keys and values in the cache already, as the start of an earlier prompt.  ``prefill_imbalance`` and
     ``decode_imbalance`` are the excess load of the busiest of many expert ranks in a phase, as its map leaves it
-    (``None``: as fitted).
+    (``None``: as fitted).  ``adapters`` are low-rank ones that requests name.
     """
 
     input_tokens: float
@@ -144,6 +145,7 @@ class ServingWorkload:
     end_to_end_s: float | None = None
     prefill_imbalance: float | None = None
     decode_imbalance: float | None = None
+    adapters: ServedAdapters | None = None
     classes: tuple[RequestClass, ...] = ()
     trace: Trace | None = None
 

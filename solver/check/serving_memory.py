@@ -54,10 +54,17 @@ def _least_weight_bytes(architecture: Architecture, workload: ServingWorkload, w
     rest = a.parameters() - routed - ends
     narrow = workload.attention_format(a).element_bytes
     whole = 0.0 if a.latent_attention is None else _latent_parameters(a)
+    adapters = workload.adapters
+    named = 0.0
+    if adapters is not None:
+        named = (
+            adapters.held * adapters.rank * WIDEST * sum(each.inputs + each.outputs for each in adapters.linears(a))
+        )
     return stage * (
         routed / worker.stage_gpus * workload.weights.element_bytes
         + (max(rest - whole, 0.0) / worker.tensor + whole) * narrow
         + ends / worker.tensor * WIDEST
+        + named / worker.tensor
     )
 
 

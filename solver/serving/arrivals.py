@@ -130,6 +130,7 @@ def open_state(
     # a prompt's last chunk passes all stages, those before it one each while the others work on
     stages = 1.0 + (prefill_loads.pipeline - 1.0) / traffic.chunks
     base = settled.slowed * workers.prompts_s(np.ones_like(outputs)) * stages + own + rates.request_s
+    base = base + traffic.adapter_wait_s
     base = base + np.where(split, traffic.transfer_s + rates.hand_over_s, 0.0)
     first = base + waits.late_s
     shape = 1.0 + (1.0 - waits.load) * np.clip(waits.bounded_s / np.maximum(waits.late_s, TINY), 0.0, 1.0)

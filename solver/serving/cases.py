@@ -14,7 +14,7 @@ from cluster_models.model.architecture import Architecture
 from cluster_models.serving.own_rates import FittedServing, OwnRates
 from cluster_models.serving.workload import Pool, ServingConfiguration, ServingWorkload
 from solver.serving.bunching import Bunching, bunching_of
-from solver.serving.loads import FloatArray, Loads, WorkerLinks, loads_of, row_of, stack
+from solver.serving.loads import FloatArray, Loads, WorkerLinks, loads_of, row_of, stack, with_adapters
 from solver.serving.memory import WorkerMemory, worker_memory
 from solver.serving.mixes import Kinds, Moments, kinds_of, mix_of, moments_of
 from solver.serving.rates import Properties, Rates
@@ -152,7 +152,7 @@ def steady_of(arrays: Arrays, rates: Rates) -> Steady:
 
 
 def _loads(case: ServingCase, pool: Pool, imbalance: float | None) -> Loads:
-    return loads_of(
+    loads = loads_of(
         case.architecture,
         case.gpu,
         pool.worker,
@@ -162,6 +162,7 @@ def _loads(case: ServingCase, pool: Pool, imbalance: float | None) -> Loads:
         cache_bytes=case.workload.cache_format.element_bytes,
         imbalance=imbalance,
     )
+    return with_adapters(loads, case.architecture, pool.worker.tensor, case.workload.adapters)
 
 
 def _lengths(cases: Sequence[ServingCase], loads: Loads) -> dict[str, FloatArray]:
@@ -261,5 +262,16 @@ def _traffic(
             [(case.configuration.prefill or case.configuration.decode).replicas for case in cases]
         ),
         split=column([case.configuration.is_split for case in cases]),
+        adapter_wait_s=column([_adapter_wait_s(case) for case in cases]),
         transfer_s=cache * decode.tensor / column([case.transfer_bytes_per_s for case in cases]),
     )
+
+
+def _adapter_wait_s(case: ServingCase) -> float:
+    """Mean seconds that a prompt waits for its adapter from the host, over the GPU's own link."""
+    adapters, worker = case.workload.adapters, (case.configuration.prefill or case.configuration.decode).worker
+    if adapters is None:
+        return 0.0
+    stage = math.ceil(case.architecture.layers / worker.pipeline) / case.architecture.layers
+    moved = stage * adapters.gpu_bytes(case.architecture, worker.tensor)
+    return adapters.missing_share * moved / case.gpu.host_share.link_bytes_per_s

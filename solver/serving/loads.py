@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.model.architecture import Architecture
+from cluster_models.serving.adapters import ServedAdapters
 from cluster_models.serving.workload import WeightFormat, Worker
 
 FloatArray = npt.NDArray[np.float64]
@@ -82,7 +83,14 @@ class Loads:
     cross_bytes_per_s: FloatArray
     cross_latency_s: FloatArray
     stored_bytes: FloatArray
-    """Weights that lie in a GPU's memory."""
+    """Weights that lie in a GPU's memory, resident adapters included."""
+    adapters: FloatArray
+    """Adapters that requests name, 0 without any; at most ``adapters_held`` in a step."""
+    adapters_held: FloatArray
+    adapter_bytes: FloatArray
+    """One adapter, all layers."""
+    adapter_linears: FloatArray
+    """Linear layers with an adapter, of all layers."""
     imbalance: FloatArray
     """Excess load of the busiest of many expert ranks, NaN where the fitted one holds."""
 
@@ -170,8 +178,24 @@ def loads_of(
         )
         * math.ceil(a.layers / worker.pipeline)
         / a.layers,
+        **dict.fromkeys(("adapters", "adapters_held", "adapter_bytes", "adapter_linears"), 0),
     }
     return Loads(**{name: np.array([float(value)]) for name, value in values.items()})
+
+
+def with_adapters(loads: Loads, architecture: Architecture, tensor: int, adapters: ServedAdapters | None) -> Loads:
+    """Loads of a worker (1,) of ``tensor`` ranks that answers with ``adapters`` beside its weights."""
+    if adapters is None:
+        return loads
+    each = adapters.gpu_bytes(architecture, tensor)
+    return replace(
+        loads,
+        stored_bytes=loads.stored_bytes + adapters.held * each * loads.largest_stage,
+        adapters=np.array([float(adapters.count)]),
+        adapters_held=np.array([float(adapters.held)]),
+        adapter_bytes=np.array([each]),
+        adapter_linears=np.array([float(sum(1 for _ in adapters.linears(architecture)))]),
+    )
 
 
 def _attention_matrices(a: Architecture) -> tuple[float, float]:

@@ -38,7 +38,7 @@ class Traffic:
     requests, ``held_tokens`` (of those ``windowed_tokens`` in layers with a window) over sequences that decode;
     ``chunks``, ``attention`` and the variances are those of ``solver.serving.mixes.Moments``, those that are
     ``bunched`` of ``solver.serving.bunching.Bunching``.  Prompts are held for ``held_steps`` at most until each
-    attention rank has one.
+    attention rank has one; a prompt waits ``adapter_wait_s`` for its adapter.
     """
 
     input_tokens: FloatArray
@@ -66,6 +66,7 @@ class Traffic:
     prefill_workers: FloatArray
     split: FloatArray
     transfer_s: FloatArray
+    adapter_wait_s: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ def steady_state(decode_loads: Loads, prefill_loads: Loads, rates: Rates, traffi
         running = 0.5 * np.minimum(due / (prompts * ranks), 1.0) * between
         queue = np.where(at_once, running, _closed_queue(service, prefill_share, duration) - service)
         together = rates.bunching * (np.sqrt(np.maximum(prefill_share, 1.0)) - 1.0) * service
-        first = prompt + together + rates.wait_factor * queue + rates.request_s
+        first = prompt + together + rates.wait_factor * queue + rates.request_s + traffic.adapter_wait_s
         first = first + 0.5 * np.where(split, 0.0, decode.total_s) * (others > 0)
         first = first + np.where(split, traffic.transfer_s + rates.hand_over_s, 0.0)
         wait = 0.5 * wait + 0.5 * first
@@ -150,7 +151,12 @@ def steady_state(decode_loads: Loads, prefill_loads: Loads, rates: Rates, traffi
         prompts = 0.5 * prompts + 0.5 * np.clip(due / ranks, 1.0, room)
     rate = held / np.maximum(wait + duration, prefill_share * service)
     queued = (traffic.concurrency - held) / rate
-    base = prompt + rates.request_s + np.where(split, traffic.transfer_s + rates.hand_over_s, 0.0)
+    base = (
+        prompt
+        + rates.request_s
+        + traffic.adapter_wait_s
+        + np.where(split, traffic.transfer_s + rates.hand_over_s, 0.0)
+    )
     # each of the others starts a prompt during an answer with the probability that it takes of a period
     chance = np.clip(duration / (wait + duration), 0.0, 1.0)
     delay = np.where(split, 0.0, rates.interference * service) / np.maximum(outputs, 1.0)

@@ -5,17 +5,23 @@ Letters: t tokens of an attention rank, T tokens of the whole worker, c context 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from cluster_models.serving.adapters import ELEMENT_BYTES
 from solver.serving.loads import FloatArray, Loads
 from solver.serving.rates import Rates
 
 ROOFLINE: Final = 3.0
 """Exponent of the norm that joins memory and compute time: between their maximum and their sum, as overlap is never
 perfect (measured products near the ridge take up to a quarter more than the larger of the two)."""
+
+
+ADAPTER_LINEAR_S: Final = 9e-6
+"""Launches of a linear layer's adapters in a step: Punica (arXiv 2310.18547, abstract) adds 2 ms a token
+to a model of 224 linear layers (7 billion parameters) on an A100; estimated for other GPUs and engines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,7 @@ def decode_step(
         sequences / loads.attention_data,
         rates.layer_s,
     )
-    return _times(one, rates.decode_factor)
+    return _times(one, rates.decode_factor, loads.adapter_linears * ADAPTER_LINEAR_S)
 
 
 def prefill_step(
@@ -89,7 +95,7 @@ def prefill_step(
     attention = flops / (loads.attention_peak * rates.attention_share)
     rank = prompts * tokens / chunks
     one = _step(loads, rates, rank, rank * ranks, attention / chunks, prompts, rates.prefill_layer_s)
-    return _times(one, chunks * rates.prefill_factor)
+    return _times(one, chunks * rates.prefill_factor, chunks * loads.adapter_linears * ADAPTER_LINEAR_S)
 
 
 def prompt_flops(loads: Loads, tokens: FloatArray) -> FloatArray:
@@ -101,8 +107,10 @@ def prompt_flops(loads: Loads, tokens: FloatArray) -> FloatArray:
     )
 
 
-def _times(step: StepTime, factor: FloatArray) -> StepTime:
-    return StepTime(*(getattr(step, name) * factor for name in StepTime.__slots__))
+def _times(step: StepTime, factor: FloatArray, launches_s: FloatArray) -> StepTime:
+    """The step ``factor`` times, and ``launches_s`` that factors were not fitted to."""
+    scaled = StepTime(*(getattr(step, name) * factor for name in StepTime.__slots__))
+    return replace(scaled, overhead_s=scaled.overhead_s + launches_s)
 
 
 def _step(
@@ -114,9 +122,10 @@ def _step(
     sequences: FloatArray,
     layer_s: FloatArray,
 ) -> StepTime:
+    adapter_bytes, adapter_flops = adapter_work(loads, np.minimum(sequences, rank))
     dense = _roofline(
-        loads.dense_bytes / (loads.memory_bytes_per_s * rates.memory_share),
-        rank * loads.dense_flops_per_token / (loads.dense_peak * rates.compute_share),
+        (loads.dense_bytes + adapter_bytes) / (loads.memory_bytes_per_s * rates.memory_share),
+        rank * (loads.dense_flops_per_token + adapter_flops) / (loads.dense_peak * rates.compute_share),
     )
     # A token meets `active` of `experts`: of the experts, none of T tokens meets a share (1 - active/experts)^T.
     untouched = (1.0 - np.minimum(loads.active / loads.experts, 1.0 - 1e-9)) ** worker
@@ -139,6 +148,17 @@ def _step(
         + rates.sequence_s * sequences
     )
     return StepTime(dense, experts, attention_s, _collectives(loads, rates, rank), overhead)
+
+
+def adapter_work(loads: Loads, sequences: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Bytes of the adapters that a step of so many sequences reads, and FLOPs of a token with its own.
+
+    Each of n adapters is named by as many requests: of b sequences n (1 - (1 - 1/n)^b) differ.
+    """
+    number = np.maximum(loads.adapters, 1.0)
+    differing = number * (1.0 - (1.0 - 1.0 / np.maximum(number, 1.0 + 1e-9)) ** np.maximum(sequences, 1.0))
+    read = np.minimum(np.where(number > 1.0, differing, 1.0), loads.adapters_held)
+    return read * loads.adapter_bytes, 2.0 * loads.adapter_bytes / ELEMENT_BYTES
 
 
 def busiest_load(imbalance: FloatArray, groups: FloatArray) -> FloatArray:

@@ -15,8 +15,9 @@ class ServerClaims:
     """Claims of files about one server.
 
     ``hosts`` in the engine's order of ranks; ``gpus`` are their GPUs by number, empty where an orchestrator
-    chooses them, ``gpus_per_host`` how many each gives.  Limits are of an attention rank; ``drafts`` is 0 without
-    speculation, ``float8_weights`` ``None`` where the checkpoint alone decides.
+    chooses them, ``gpus_per_host`` how many each gives.  Limits are of an attention rank; ``drafts`` and
+    ``adapters`` (on its GPUs at a time) are 0 without any, ``float8_weights`` ``None`` where the checkpoint
+    alone decides.
     """
 
     number: int
@@ -35,6 +36,7 @@ class ServerClaims:
     float8_weights: bool | None
     narrow_cache: bool
     drafts: int
+    adapters: int
 
 
 def server_claims(server: Server, *, numbered_gpus: bool) -> ServerClaims:
@@ -58,4 +60,5 @@ def server_claims(server: Server, *, numbered_gpus: bool) -> ServerClaims:
         float8_weights=None if server.engine.family == "trtllm" else workload.weights is WeightFormat.FP8,
         narrow_cache=workload.cache_format is CacheFormat.FP8,
         drafts=workload.speculation.draft_tokens if workload.speculation else 0,
+        adapters=workload.adapters.held if workload.adapters else 0,
     )

@@ -155,6 +155,7 @@ def _vllm(given: Flags, config: Mapping[str, Any]) -> dict[str, Any]:  # noqa: A
         "float8_weights": _value(given, "--quantization") == "fp8",
         "narrow_cache": _value(given, "--kv-cache-dtype", "auto") != "auto",
         "drafts": drafts.get("num_speculative_tokens", 0),
+        "adapters": int(_value(given, "--max-loras", "0")) if "--enable-lora" in given else 0,
     }
 
 
@@ -180,6 +181,7 @@ def _sglang(given: Flags, config: Mapping[str, Any]) -> dict[str, Any]:  # noqa:
         "float8_weights": _value(given, "--quantization") == "fp8",
         "narrow_cache": _value(given, "--kv-cache-dtype", "auto") != "auto",
         "drafts": int(_value(given, "--speculative-num-steps", "0")),
+        "adapters": int(_value(given, "--max-loras-per-batch", "0")) if "--enable-lora" in given else 0,
     }
 
 
@@ -200,4 +202,5 @@ def _trtllm(given: Flags, config: Mapping[str, Any]) -> dict[str, Any]:
         "float8_weights": None,
         "narrow_cache": config["kv_cache_config"].get("dtype", "auto") != "auto",
         "drafts": drafts.get("num_nextn_predict_layers", drafts.get("max_draft_len", 0)),
+        "adapters": 0,
     }

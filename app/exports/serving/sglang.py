@@ -20,7 +20,7 @@ BOOTSTRAP_PORT: Final = 8998
 
 
 def shape(server: Server, options: Options) -> Iterator[Flag]:
-    """Degrees, limits, formats, drafts and phase of a server."""
+    """Degrees, limits, formats, adapters, drafts and phase of a server."""
     worker, workload = server.worker, server.served.workload
     yield "--tp-size", str(worker.stage_gpus)
     yield "--pp-size", str(worker.pipeline)
@@ -36,6 +36,11 @@ def shape(server: Server, options: Options) -> Iterator[Flag]:
         yield "--quantization", "fp8"
     if workload.cache_format is CacheFormat.FP8:
         yield "--kv-cache-dtype", "fp8_e4m3"
+    if workload.adapters is not None:
+        yield ("--enable-lora",)
+        yield "--max-loras-per-batch", str(workload.adapters.held)
+        yield "--max-lora-rank", str(workload.adapters.rank)
+        yield "--lora-target-modules", "all"
     if workload.speculation is not None:
         yield from _drafts(server, workload.speculation.draft_tokens, options)
     if server.replica.phase is not Phase.BOTH:

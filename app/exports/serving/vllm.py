@@ -17,9 +17,12 @@ from app.exports.serving.engine import Engine, Flag
 from cluster_models.serving.replicas import GpuPlace, Phase
 from cluster_models.serving.workload import CacheFormat, WeightFormat
 
+RANKS: Final = (8, 16, 32, 64, 128, 256)
+"""Ranks for which adapters may have room (vllm/config/lora.py)."""
+
 
 def shape(server: Server, options: Options) -> Iterator[Flag]:
-    """Degrees, limits, formats and drafts of a server."""
+    """Degrees, limits, formats, adapters and drafts of a server."""
     worker, workload = server.worker, server.served.workload
     yield "--tensor-parallel-size", str(worker.tensor)
     yield "--pipeline-parallel-size", str(worker.pipeline)
@@ -37,6 +40,11 @@ def shape(server: Server, options: Options) -> Iterator[Flag]:
         yield "--quantization", "fp8"
     if workload.cache_format is CacheFormat.FP8:
         yield "--kv-cache-dtype", "fp8"
+    if workload.adapters is not None:
+        yield ("--enable-lora",)
+        yield "--max-loras", str(workload.adapters.held)
+        yield "--max-cpu-loras", str(workload.adapters.count)
+        yield "--max-lora-rank", str(next(rank for rank in RANKS if rank >= workload.adapters.rank))
     if workload.speculation is not None:
         yield "--speculative-config", json.dumps(_drafts(server, options))
     if server.replica.phase is not Phase.BOTH:

@@ -20,7 +20,7 @@ from cluster_models.serving.goal import PINNABLE, ServingMode, ServingObjective
 from cluster_models.serving.workload import CacheFormat, WeightFormat
 
 WORKLOAD: Final = DocumentForm(
-    ServingWorkloadDocument, keys={"pinned": PINNABLE}, parts=("speculation",), without=("kind",)
+    ServingWorkloadDocument, keys={"pinned": PINNABLE}, parts=("speculation", "adapters"), without=("kind",)
 )
 PINS: Final = tuple(name for name in WORKLOAD.inputs if name.startswith("pinned."))
 LABELS: Final = {
@@ -58,6 +58,9 @@ LABELS: Final = {
     "limit_percentile": "Share of requests that limits hold for",
     "prefill_imbalance": "Busiest expert rank over the mean, prefill",
     "decode_imbalance": "Busiest expert rank over the mean, decoding",
+    "adapters.count": "Low-rank adapters",
+    "adapters.rank": "Their rank",
+    "adapters.resident": "Of them on the GPUs at a time",
     "objective": "Objective",
     "modes": "Phases",
     "max_gpus": "GPUs to use at most",

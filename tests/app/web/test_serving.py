@@ -27,6 +27,7 @@ from app.web.planning.serving_form import (
     workload_data,
 )
 from cluster_models.errors import InvalidInput
+from cluster_models.serving.adapters import ServedAdapters
 from cluster_models.serving.goal import ServingGoal, ServingMode, ServingObjective
 from cluster_models.serving.workload import CacheFormat, Speculation, WeightFormat
 from tests.app.api_client import API, cluster_body, ended, running
@@ -213,6 +214,7 @@ def test_a_workload_survives_the_form() -> None:
         memory_fraction=0.75,
         prefill_imbalance=0.25,
         decode_imbalance=0.125,
+        adapters=ServedAdapters(64, 16, 8),
     )
     goal = ServingGoal(
         ServingObjective.POWER, (ServingMode.SPLIT,), 12, 9000.0, avoid_nodes=("a", "b"), pinned={"tensor": 2}

@@ -19,6 +19,7 @@ from app.exports.serving.contract import serving_refusal
 from app.exports.serving.deployment import deployment_of
 from app.exports.serving.registry import SERVING_EXPORTS
 from cluster_models.errors import InvalidConfiguration
+from cluster_models.serving.adapters import ServedAdapters
 from cluster_models.serving.plan import ServingPlan
 from cluster_models.serving.replicas import GpuPlace, Phase
 from cluster_models.serving.workload import Speculation, WeightFormat, Worker
@@ -45,6 +46,18 @@ STARTED = [
 def plan_of(family: str, shape: str) -> ServingPlan:
     """A plan of one shape for one engine."""
     return SHAPES[shape](ENGINES[family])
+
+
+@pytest.mark.parametrize(("family", "flag"), [("vllm", "--max-loras"), ("sglang", "--max-loras-per-batch")])
+def test_servers_have_room_for_the_adapters_planned(family: str, flag: str) -> None:
+    """Eight on the GPUs at a time, of the rank given; another number in the file is found."""
+    plan = two_replicas(ENGINES[family], adapters=ServedAdapters(40, 20, 8))
+    (file,) = SERVING_EXPORTS[family].files(plan)
+    assert f"{flag} 8 " in file.text
+    assert ("--max-lora-rank 32" if family == "vllm" else "--max-lora-rank 20") in file.text
+    changed = (ExportFile(file.name, file.text.replace(f"{flag} 8", f"{flag} 9")),)
+    with pytest.raises(InvalidConfiguration, match="adapters"):
+        SERVING_EXPORTS[family].check(changed, SERVING_EXPORTS[family].servers(deployment_of(plan, Options())))
 
 
 @pytest.mark.parametrize(("family", "shape", "export"), STARTED)
