@@ -106,15 +106,15 @@ class FieldErrorView(BaseModel):
     """One wrong value."""
 
     field: str = Field(description="Where it stands in the request.", examples=["workload.pinned.tensor"])
-    value: Any = Field(description="What stands there; long values are cut.", examples=[3])
+    value: Any = Field(description="The value of the field; long ones are cut.", examples=[3])
     problem: str = Field(description="What is wrong with it.", examples=["must divide the 64 heads"])
-    remedy: str = Field(description="What to do instead; may be empty.", examples=["pin another value, or none"])
+    remedy: str = Field(description="The remedy; may be empty.", examples=["pin another value, or none"])
 
 
 class ProblemView(BaseModel):
     """An RFC 9457 problem."""
 
-    type: str = Field(description="What kind of problem; a stable address.", examples=["/problems/invalid-input"])
+    type: str = Field(description="Kind of problem; a stable address.", examples=["/problems/invalid-input"])
     title: str = Field(description="The kind in words.", examples=[TYPES["invalid-input"]])
     status: int = Field(description="The HTTP status.", examples=[422])
     detail: str = Field(description="What happened here.", examples=["2 values are wrong."])

@@ -105,7 +105,7 @@ class Settings(BaseSettings):
     )
     oidc_client_id: str = ""
     oidc_client_secret: str = Field(default="", repr=False)
-    oidc_scope: str = Field(default="openid profile email", description="What the provider is asked for.")
+    oidc_scope: str = Field(default="openid profile email", description="Scopes that the provider is asked for.")
     oidc_claim: str = Field(
         default="groups", description="Claim of the identity token whose values oidc_roles speaks of."
     )

@@ -25,7 +25,7 @@ from cluster_models.jobs.recovery import Quarantine
 class EntityAnswer(ValueAnswer[Entity]):
     """A part of a cluster."""
 
-    kind: EntityKind = Field(description="What it is.", examples=["node"])
+    kind: EntityKind = Field(description="Kind of part.", examples=["node"])
     node: Annotated[str | None, Holds("node", empty_is_null=True)] = Field(
         description="Its node, of a link one end; null of a switch.", examples=["cnode2-004"]
     )
@@ -46,7 +46,7 @@ class EventAnswer(ValueAnswer[EventRecord]):
         examples=[True],
     )
     state: Annotated[HealthState, Holds("event.state")] = Field(
-        description="What became of the part.", examples=["failed"]
+        description="State of the part.", examples=["failed"]
     )
     occurred_at: Annotated[Moment, Holds("event.occurred_at")]
     received_at: Moment
@@ -83,9 +83,9 @@ class UnreadAnswer(ValueAnswer[FieldProblem]):
     """An entry of a payload that could not be read while others could."""
 
     field: str = Field(description="Where it stands.", examples=["alerts[3].startsAt"])
-    value: str = Field(description="What stands there.", examples=["yesterday"])
+    value: str = Field(description="Value of the field.", examples=["yesterday"])
     problem: str = Field(description="What is wrong with it.", examples=["is not a time"])
-    remedy: str = Field(description="What to do instead; may be empty.", examples=[""])
+    remedy: str = Field(description="The remedy; may be empty.", examples=[""])
 
 
 def _links(answer: ReportAnswer) -> dict[str, str]:
@@ -175,7 +175,7 @@ class ConditionsAnswer(BaseModel):
 class KindReliabilityAnswer(ValueAnswer[KindReliability]):
     """Outages of one kind of part."""
 
-    kind: EntityKind = Field(description="What failed.", examples=["gpu"])
+    kind: EntityKind = Field(description="Kind of part that failed.", examples=["gpu"])
     outages: int = Field(description="How often; what flaps is one outage.", examples=[7])
     repaired: int = Field(description="Those that are over.", examples=[6])
     between_s: float | None = Field(
@@ -245,6 +245,6 @@ class NewEventSourceAnswer(EventSourceAnswer):
     """A source with its secret, which is shown this once."""
 
     secret: Annotated[str, Given()] = Field(
-        description="What reports are signed with (Standard Webhooks), or carry as Authorization: Bearer.",
+        description="Secret that reports are signed with (Standard Webhooks), or carry as Authorization: Bearer.",
         examples=["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"],
     )

@@ -41,7 +41,7 @@ class TimeRangeAnswer(ValueAnswer[TimeRange]):
 class MovedStateAnswer(ValueAnswer[MovedState]):
     """State of one kind that a rank gets."""
 
-    kind: StateKind = Field(description="What it is.", examples=["optimizer"])
+    kind: StateKind = Field(description="Kind of state.", examples=["optimizer"])
     source: StateSource = Field(description="Where it comes from.", examples=["peer"])
     rank: int | None = Field(description="Rank that gives it; null where it comes from storage.", examples=[712])
     node: Annotated[str | None, Holds("node", empty_is_null=True)] = Field(
@@ -63,7 +63,7 @@ class MovedRankAnswer(ValueAnswer[MovedRank]):
     from_gpu: int | None = Field(description="GPU of that node.", examples=[0])
     to_node: str = Field(description="Where it sits now.", examples=["s003"])
     to_gpu: int = Field(description="GPU of that node.", examples=[0])
-    state: list[MovedStateAnswer] = Field(description="What it gets, and from where.")
+    state: list[MovedStateAnswer] = Field(description="State that it gets, and from where.")
 
 
 class MigrationAnswer(ValueAnswer[Migration]):
@@ -105,7 +105,7 @@ class MigrationAnswer(ValueAnswer[Migration]):
 class ConsideredActionAnswer(ValueAnswer[ConsideredAction]):
     """An action that lost or could not be taken."""
 
-    action: RecoveryAction = Field(description="What would have been done.", examples=["shrink_data_parallel"])
+    action: RecoveryAction = Field(description="Action that was looked at.", examples=["shrink_data_parallel"])
     value_flop: float | None = Field(
         description="Its worth as in the decision; null where it could not be taken.", examples=[3.1e21]
     )
@@ -132,7 +132,7 @@ class JobDecisionAnswer(ValueAnswer[JobDecision]):
     reason: Annotated[str, Computed(reason_of)] = Field(
         description="Why, in a sentence.", examples=["The spare lies under the same leaf."]
     )
-    causes: list[RemarkDocument] = Field(description="What the job lost.")
+    causes: list[RemarkDocument] = Field(description="Parts that the job lost.")
     reasons: list[RemarkDocument] = Field(description="What is done, and what speaks for it.")
     degrees_before: Annotated[DegreesDocument | None, Given()] = Field(description="Parallel sizes before.")
     degrees: Annotated[
@@ -147,10 +147,10 @@ class JobDecisionAnswer(ValueAnswer[JobDecision]):
     ranks: Annotated[list[RankDocument], Computed(lambda made: made.plan.placement.ranks if made.plan else ())] = (
         Field(description="Where every rank sits afterwards; empty where it stands still.")
     )
-    migration: MigrationAnswer = Field(description="What moves, and how long it takes.")
+    migration: MigrationAnswer = Field(description="State that moves, and how long it takes.")
     tokens_per_s_before: float = Field(description="Throughput before the failure.", examples=[338000.0])
     tokens_per_s_after: float = Field(description="Throughput afterwards.", examples=[335000.0])
-    limited_by: RemarkDocument = Field(description="What limits it afterwards.")
+    limited_by: RemarkDocument = Field(description="Limit of its speed afterwards.")
     value_flop: float = Field(
         description="Useful FLOP over the horizon times the job's weight, less what the move costs.",
         examples=[3.2e21],
@@ -162,7 +162,9 @@ class JobDecisionAnswer(ValueAnswer[JobDecision]):
         description=f"{GPU_HOURS_DESCRIPTION}, at most.", examples=[26.0]
     )
     survives: list[SurvivedLossesDocument] = Field(description="Losses that it survives afterwards.")
-    considered: list[ConsideredActionAnswer] = Field(description="What else was looked at, and why not.")
+    considered: list[ConsideredActionAnswer] = Field(
+        description="Other actions that were looked at, with the reasons against them."
+    )
     launch_formats: Annotated[list[str], Computed(_formats)] = Field(
         description="Formats that its new plan can be launched by; empty where it stands still.",
         examples=[["torchrun", "megatron"]],

@@ -86,13 +86,13 @@ class MeasuredRunAnswer(ValueAnswer[MeasuredRunRecord]):
         description="The same as predicted, for that counter.", examples=[63.0]
     )
     memory_counter: Annotated[MemoryCounter, Holds("report.memory_counter")] = Field(
-        description="What counted it.", examples=["driver"]
+        description="Counter that it was read from.", examples=["driver"]
     )
     calibration: Annotated[str, Holds("predicted.calibration")] = Field(
         description="Calibration that the plan was made with; empty = as shipped.", examples=[""]
     )
     nodes: Annotated[list[NodeTimeAnswer], Holds("report.nodes")] = Field(
-        description="What the nodes' own timers said.", examples=[[]]
+        description="Times by the nodes' own timers.", examples=[[]]
     )
     note: Annotated[str, Holds("report.note")] = Field(description="For people.", examples=[""])
     ended_at: Moment
@@ -102,7 +102,7 @@ class MeasuredRunAnswer(ValueAnswer[MeasuredRunRecord]):
 class GroupDriftAnswer(ValueAnswer[GroupDrift]):
     """How far the runs of one group are from their predictions, and since when."""
 
-    by: Grouping = Field(description="What the runs have in common.", examples=["node"])
+    by: Grouping = Field(description="Property that the runs share.", examples=["node"])
     name: str = Field(description="Which.", examples=["h100-17-nodes: cnode2-001"])
     runs: Annotated[int, Holds("drift.runs")] = Field(description="How many.", examples=[12])
     measured_over_predicted: Annotated[float, Holds("drift.ratio")] = Field(
@@ -179,7 +179,7 @@ class RecalibrationAnswer(BaseModel):
     runs: int = Field(description="Runs that it is fitted to.", examples=[18])
     oldest: Moment
     newest: Moment
-    jobs: list[JobEffectAnswer] = Field(description="What it would change of the jobs that run now.")
+    jobs: list[JobEffectAnswer] = Field(description="Effect on the jobs that run now.")
 
     @classmethod
     def make(cls, offered: Recalibration) -> RecalibrationAnswer:

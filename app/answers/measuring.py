@@ -18,7 +18,7 @@ from solver.measuring.sizes import Trial
 class TrialAnswer(ValueAnswer[Trial]):
     """One call of nccl-tests on a pair."""
 
-    collective: Collective = Field(description="What it runs.", examples=["sendrecv"])
+    collective: Collective = Field(description="Operation that it runs.", examples=["sendrecv"])
     ranks_per_node: int = Field(description="GPUs of each node.", examples=[8])
     sizes_bytes: Annotated[list[int], Holds("sizes")] = Field(
         description="Message sizes.", examples=[[1048576, 4194304]]
@@ -56,7 +56,7 @@ class MeasuringAnswer(BaseModel):
     expected_s: float = Field(description="About how long all rounds take, in seconds.", examples=[1900.0])
     left_out: int = Field(description="Pairs worth measuring that are beyond what was asked for.", examples=[0])
     pairs: list[WantedAnswer] = Field(description="The pairs, by round.")
-    scripts: list[ScriptAnswer] = Field(description="What to run; import the logs that it writes.")
+    scripts: list[ScriptAnswer] = Field(description="Scripts to run; import the logs that they write.")
 
     @classmethod
     def make(cls, plan: MeasuringPlan, files: Files = ()) -> MeasuringAnswer:

@@ -30,7 +30,7 @@ class ProgressAnswer(ValueAnswer[Progress]):
     """How far a search is."""
 
     elapsed_s: float = Field(description="Seconds since the search began.", examples=[3.2])
-    phase: str = Field(description="What it does.", examples=["placement"])
+    phase: str = Field(description="Phase of the search.", examples=["placement"])
     candidates_total: int = Field(description="Combinations of degrees at the start.", examples=[41250])
     candidates_left: int = Field(description="Those not ruled out yet.", examples=[17])
     incumbent_s: float | None = Field(description="Step time of the best plan so far, in seconds.", examples=[9.31])
@@ -54,9 +54,9 @@ class FailureAnswer(ValueAnswer[PlanError]):
     """Why a plan failed."""
 
     problem: str = Field(
-        description="What happened.", examples=["The solver was still running 15 s after its time limit."]
+        description="The problem.", examples=["The solver was still running 15 s after its time limit."]
     )
-    remedy: str = Field(description="What to do about it; may be empty.", examples=["Give it more time."])
+    remedy: str = Field(description="The remedy; may be empty.", examples=["Give it more time."])
 
 
 def plan_links(plan_id: str, kind: PlanKind = PlanKind.TRAINING) -> dict[str, str]:
@@ -69,7 +69,9 @@ class PlanSummary(ValueAnswer[PlanRecord]):
     """A plan that was asked for, without its result."""
 
     id: str = Field(description="Id of the plan.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])
-    kind: PlanKind = Field(description="What it is for; decides what its result is.", examples=["training"])
+    kind: PlanKind = Field(
+        description="Training, serving or a fleet; decides the kind of result.", examples=["training"]
+    )
     status: PlanStatus = Field(
         description="queued and running change; succeeded, infeasible (nothing fits), failed and cancelled stay.",
         examples=["running"],

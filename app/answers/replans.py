@@ -34,7 +34,7 @@ class ReplanProgressAnswer(BaseModel):
     jobs: int = Field(description="Jobs that are decided on.", examples=[4])
     options: int = Field(description="Options found so far.", examples=[31])
     objective: float | None = Field(description="Value of the best choice so far, in FLOP.", examples=[3.2e21])
-    bound: float | None = Field(description="What no choice can beat.", examples=[3.3e21])
+    bound: float | None = Field(description="Worth that no choice can beat.", examples=[3.3e21])
     gap: float | None = Field(description="Distance between the two, as a fraction.", examples=[0.03])
 
 
@@ -58,7 +58,7 @@ class JobSummaryAnswer(ValueAnswer[JobSummary]):
     reason: Annotated[str, Computed(reason_of)] = Field(
         description="Why, in a sentence.", examples=["The spare lies under the same leaf."]
     )
-    causes: list[RemarkDocument] = Field(description="What the job lost.")
+    causes: list[RemarkDocument] = Field(description="Parts that the job lost.")
     reasons: list[RemarkDocument] = Field(description="What is done, and what speaks for it.")
 
 
@@ -85,10 +85,8 @@ def _summary_explanation(summary: DecisionSummary) -> str:
 class DecisionSummaryAnswer(ValueAnswer[DecisionSummary]):
     """A decision without plans and moves."""
 
-    jobs: list[JobSummaryAnswer] = Field(description="What becomes of each job that is decided on.")
-    serving: list[ServingSummaryAnswer] = Field(
-        description="What becomes of each serving deployment that is decided on."
-    )
+    jobs: list[JobSummaryAnswer] = Field(description="Decision for each job.")
+    serving: list[ServingSummaryAnswer] = Field(description="Decision for each serving deployment.")
     untouched: int = Field(description="Jobs that run on as they are.", examples=[3])
     spares_used: list[str] = Field(description="Spare nodes that it takes.", examples=[["s003"]])
     spares_left: list[str] = Field(description="Spare nodes that stay free.", examples=[["s004"]])
@@ -96,7 +94,7 @@ class DecisionSummaryAnswer(ValueAnswer[DecisionSummary]):
     objective: float = Field(description="Sum of the jobs' values, in FLOP.", examples=[3.2e21])
     objective_if_waiting: float = Field(description="The same if every touched job stood still.", examples=[9e20])
     gap: float = Field(description="(bound - objective) / bound.", examples=[0.0])
-    stopped_by: StopReason = Field(description="What ended the search.", examples=["proven"])
+    stopped_by: StopReason = Field(description="Reason why the search ended.", examples=["proven"])
     fallback: bool = Field(description="Whether it is the safe answer.", examples=[False])
     explanation: Annotated[str, Computed(_summary_explanation)] = Field(
         description="In words.", examples=["Both jobs get a spare."]
@@ -113,11 +111,9 @@ class UntouchedAnswer(BaseModel):
 class DecisionAnswer(ValueAnswer[BatchDecision]):
     """One decision for all jobs that failures touched."""
 
-    jobs: Annotated[list[JobDecisionAnswer], Given()] = Field(
-        description="What becomes of each job that is decided on."
-    )
+    jobs: Annotated[list[JobDecisionAnswer], Given()] = Field(description="Decision for each job.")
     serving: Annotated[list[ServingDecisionAnswer], Given()] = Field(
-        description="What becomes of each serving deployment that is decided on."
+        description="Decision for each serving deployment."
     )
     untouched: Annotated[list[UntouchedAnswer], Given()] = Field(description="Jobs that run on as they are.")
     spares_before: list[str] = Field(description="Spare nodes that were free.", examples=[["s003", "s004"]])
@@ -130,11 +126,13 @@ class DecisionAnswer(ValueAnswer[BatchDecision]):
         description="The same if every touched job stood still for the horizon, or until its parts are back.",
         examples=[9e20],
     )
-    bound: float = Field(description="What no decision of the same options can beat, in FLOP.", examples=[3.2e21])
+    bound: float = Field(
+        description="Worth that no decision of the same options can beat, in FLOP.", examples=[3.2e21]
+    )
     gap: float = Field(description="(bound - objective) / bound.", examples=[0.0])
-    stopped_by: StopReason = Field(description="What ended the search.", examples=["proven"])
+    stopped_by: StopReason = Field(description="Reason why the search ended.", examples=["proven"])
     fallback: bool = Field(description="Whether it is the safe answer.", examples=[False])
-    solver: str = Field(description="What solved it.", examples=["cbc 2.10.3"])
+    solver: str = Field(description="Solver and its version.", examples=["cbc 2.10.3"])
     snapshot: Annotated[str, Holds("snapshot_id")] = Field(
         description="Id of the cluster's snapshot after the failures.", examples=["7f6d1c+8a0b"]
     )
@@ -220,7 +218,7 @@ class ReplanSummary(ValueAnswer[ReplanRecord]):
     )
     superseded_by: str | None = Field(description="Id of the replan that took over.", examples=[None])
     objections: list[str] = Field(
-        description="What speaks against approving it unseen; where anything does, nothing approves it by itself.",
+        description="Reasons against approving it unseen; where there is one, nothing approves it by itself.",
         examples=[[]],
     )
     causes_recovered: bool = Field(
@@ -251,7 +249,7 @@ class ReplanAnswer(ReplanSummary):
         description="What was prepared in advance or made without a search; null where it is not there."
     )
     decision: Annotated[DecisionAnswer | None, Given()] = Field(
-        description="What the solver found; null where it is not there."
+        description="Answer of the solver; null where it is not there."
     )
 
     @classmethod
@@ -282,5 +280,5 @@ class ReplanEvent(ValueAnswer[ReplanRecord]):
     progress: Annotated[ReplanProgressAnswer | None, Computed(_progress)] = Field(
         description="The newest progress."
     )
-    error: FailureAnswer | None = Field(description="What went wrong.")
+    error: FailureAnswer | None = Field(description="The failure of the search.")
     remaining: list[str] = Field(description="Jobs that are still to be carried out as approved.", examples=[[]])

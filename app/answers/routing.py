@@ -21,14 +21,14 @@ class NoticeAnswer(ValueAnswer[Finding]):
     code: str = Field(description="Stable word for programs.", examples=["layer-left-out"])
     file: Annotated[str, Holds("place.file")] = Field(description="File as sent.", examples=["decode.json"])
     place: Annotated[str, Holds("place.path")] = Field(description="Place in it.", examples=["logical_count[7]"])
-    sentence: str = Field(description="What happened.", examples=["holds a negative count"])
-    remedy: str = Field(description="What to do, if anything.", examples=["leave the layer out"])
+    sentence: str = Field(description="The problem.", examples=["holds a negative count"])
+    remedy: str = Field(description="The remedy, if there is one.", examples=["leave the layer out"])
 
 
 class WorkloadAnswer(ValueAnswer[WorkloadStatistics]):
     """A workload without its counts."""
 
-    name: str = Field(description="What ran.", examples=["prefill"])
+    name: str = Field(description="Name of the workload that ran.", examples=["prefill"])
     layers: list[int] = Field(description="Decoder layers that were counted.", examples=[[3, 4]])
     selections: float = Field(description="Selections counted over all layers.", examples=[1.2e8])
     tokens: float | None = Field(description="Tokens counted; null where not known.", examples=[None])

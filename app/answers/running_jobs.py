@@ -105,7 +105,7 @@ class JobAnswer(ValueAnswer[JobRecord]):
     )
     weight: float = Field(description="Worth of a FLOP of its useful work against others'.", examples=[1.0])
     recovery: RecoveryDocument | None = Field(
-        description="What a failure costs it, and what may be done then; null of a deployment."
+        description="Cost of a failure, and the actions allowed then; null of a deployment."
     )
     replica_start: ServingPolicyDocument | None = Field(
         description="How replicas start again, and what may be done with those that live; null of a training job."

@@ -44,7 +44,7 @@ class ReplanNews(_Part):
     address: str = Field(description="Path under which it is read.", examples=["/api/v1/replans/1b9d6bcd"])
     problem: str | None = Field(description="Why it failed or was called off; null otherwise.", examples=[None])
     superseded_by: str | None = Field(description="Id of the decision that took over.", examples=[None])
-    objections: list[str] = Field(description="What speaks against approving it unseen.", examples=[[]])
+    objections: list[str] = Field(description="Reasons against approving it unseen.", examples=[[]])
     fallback: bool | None = Field(description="Whether it is the safe answer.", examples=[False])
     gap: float | None = Field(description="(bound - objective) / bound.", examples=[0.004])
     spares_used: list[str] = Field(description="Spare nodes that it takes.", examples=[["s003"]])
@@ -60,7 +60,7 @@ class ReplanNews(_Part):
 class ReplanMessage(_Message):
     """A step of a decision on failures."""
 
-    type: ReplanEvent = Field(description="What happened.", examples=["replan.proposed"])
+    type: ReplanEvent = Field(description="The event.", examples=["replan.proposed"])
     data: ReplanNews
 
 
@@ -78,7 +78,7 @@ class UnknownNames(_Part):
     cluster: Cluster
     count: int = Field(description="How many there are; ``names`` has the first.", examples=[1])
     names: list[UnknownName]
-    remedy: str = Field(description="What to do.", examples=["Store the name as an alias of a node."])
+    remedy: str = Field(description="The remedy.", examples=["Store the name as an alias of a node."])
 
 
 class UnknownNamesMessage(_Message):

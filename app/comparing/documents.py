@@ -21,7 +21,7 @@ from cluster_models.units import GIB
 class OtherRequest(Document):
     """Something to compare with the plan: exactly one of ``plan``, ``configuration`` and ``launch``."""
 
-    name: Text | None = Field(None, description="What to call it; absent = its degrees.", examples=["ours"])
+    name: Text | None = Field(None, description="Name in the comparison; absent = its degrees.", examples=["ours"])
     plan: Text | None = Field(
         None, description="Id of another plan of the same model and batch.", examples=["0f4d2c8e6b7a4c55"]
     )
@@ -58,7 +58,7 @@ class ComparisonRequest(Document):
         None, description="Tokens of the whole run, for its days and price.", examples=[15e12]
     )
     usd_per_gpu_hour: Positive | None = Field(
-        None, description="What a GPU costs; absent = list prices where they are known.", examples=[2.5]
+        None, description="Price of a GPU; absent = list prices where they are known.", examples=[2.5]
     )
 
     def to_budget(self) -> Budget:
@@ -69,14 +69,14 @@ class ComparisonRequest(Document):
 class ComparedDocument(Document):
     """Predictions of a configuration."""
 
-    name: str = Field(description="What it is called.", examples=["ours"])
-    configuration: ConfigurationDocument = Field(description="What the framework is told, with its hosts.")
+    name: str = Field(description="Name in the comparison.", examples=["ours"])
+    configuration: ConfigurationDocument = Field(description="The configuration in full, with its hosts.")
     gpus: int = Field(description="GPUs used.", examples=[64])
     time: TimeDocument = Field(description="Predicted step time by part.")
     step_interval: StepIntervalDocument | None = Field(None, description="How sure the step time is.")
     fits: bool = Field(description="Whether every GPU's memory suffices.", examples=[True])
     memory_margin_gib: float = Field(
-        description="What the fullest GPU has left below its limit; negative where it lacks it.", examples=[7.0]
+        description="Memory of the fullest GPU below its limit; negative where it lacks it.", examples=[7.0]
     )
     tokens_per_s: float = Field(description="Predicted throughput.", examples=[338000.0])
     tokens_per_s_per_gpu: float = Field(description="The same per GPU used.", examples=[2640.0])

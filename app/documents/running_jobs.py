@@ -172,11 +172,11 @@ class JobDocument(Document):
     )
     recovery: RecoveryDocument | None = Field(
         None,
-        description="Of a training job: what a failure costs it, and what may be done then; absent = the defaults.",
+        description="For a training job: cost of a failure, and what may be done then; absent = the defaults.",
     )
     replica_start: ServingPolicyDocument | None = Field(
         None,
-        description="Of a serving deployment: how its replicas start again, and what may be done with those that "
+        description="For a serving deployment: how its replicas start again, and what may be done with those that "
         "live; absent = the defaults.",
     )
 

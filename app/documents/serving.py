@@ -54,7 +54,7 @@ class SpeculationDocument(Document):
         description="Tokens drafted a step.", examples=[2]
     )
     accepted_tokens: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = Field(
-        description="Of them, those that stay on average, as measured.", examples=[1.2]
+        description="Drafted tokens that stay on average, as measured.", examples=[1.2]
     )
 
 
@@ -160,22 +160,22 @@ class ServingWorkloadDocument(Document):
     )
     modes: Annotated[list[ServingMode], Field(max_length=len(ServingMode))] = Field(
         list(_GOAL.modes),
-        description="Of plans: whether replicas may do both phases (aggregated), one each (split), or either.",
+        description="In plans: whether replicas may do both phases (aggregated), one each (split), or either.",
         examples=[["aggregated", "split"]],
     )
-    max_gpus: Count | None = Field(None, description="Of plans: GPUs to use at most.", examples=[None])
+    max_gpus: Count | None = Field(None, description="In plans: GPUs to use at most.", examples=[None])
     max_power_watts: Positive | None = Field(
-        None, description="Of plans: power of the GPUs used at most, by their data sheets.", examples=[None]
+        None, description="In plans: power of the GPUs used at most, by their data sheets.", examples=[None]
     )
     avoid_nodes: Annotated[list[Text], Field(max_length=MOST_NODES)] = Field(
-        default_factory=list, description="Of plans: nodes to keep away from.", examples=[[]]
+        default_factory=list, description="In plans: nodes to keep away from.", examples=[[]]
     )
     pinned: dict[str, Degree] = Field(
-        default_factory=dict, description="Of plans: degrees that all workers must have.", examples=[{"tensor": 4}]
+        default_factory=dict, description="In plans: degrees that all workers must have.", examples=[{"tensor": 4}]
     )
     objective_weight: Positive = Field(
         1.0,
-        description="Of plans for several models: weight of an output token of this one in the objective.",
+        description="In plans for several models: weight of an output token of this one in the objective.",
         examples=[1.0],
     )
 

@@ -275,9 +275,9 @@ class ServingCertificateDocument(ValueDocument[ServingCertificate]):
     gap: float = Field(description="|bound - objective| / objective.", examples=[0.004])
     stopped_by: StopReason = Field(description="What ended the search.", examples=["proven"])
     shapes: int = Field(description="Workers enumerated, by GPU kind, degrees and links.", examples=[48])
-    shapes_too_large: int = Field(description="Of these, those that hold no request.", examples=[7])
+    shapes_too_large: int = Field(description="Those of them that hold no request.", examples=[7])
     groups: int = Field(description="Groups that were priced.", examples=[96])
-    groups_over_limits: int = Field(description="Of these, those that meet the limits at no load.", examples=[12])
+    groups_over_limits: int = Field(description="Those of them that meet the limits at no load.", examples=[12])
     operating_points: int = Field(description="Loads at which groups were priced, in all.", examples=[1900])
     solver: str = Field(description="Integer programming solver.", examples=["cbc 2.10.3"])
 

@@ -137,7 +137,7 @@ class ServingPredictionDocument(BaseModel):
     output_tokens_per_s_per_gpu: float
     requests_per_s: float
     concurrency: float = Field(description="Requests in flight.")
-    decoding_per_worker: float = Field(description="Of them, those that decode at once in each worker.")
+    decoding_per_worker: float = Field(description="Those of them that decode at once in each worker.")
     queue_ms: float = Field(description="Wait for a place, caches or the engine's limit being full.")
     most_requests: int = Field(description="Requests that the deployment holds at once.")
     memory: list[PoolMemoryDocument]

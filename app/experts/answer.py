@@ -131,7 +131,7 @@ class JudgedWorkload(BaseModel):
     in_order_node_local_share: float | None = Field(description="The same of the order.", examples=[0.25])
     times: TimesAnswer | None = Field(description="Predicted times, where nodes were weighed.")
     locality: LocalityAnswer | None = Field(
-        description="What stays from layer to layer; null without counted transitions, and with copies."
+        description="Share that stays from layer to layer; null without counted transitions, and with copies."
     )
     layers: list[LayerAnswer] = Field(description="Layer by layer.")
 
@@ -142,7 +142,7 @@ class PlacementAnswer(BaseModel):
     placement: ExpertMapDocument = Field(description="The map.")
     objective: Literal["balance", "locality"] = Field(description="As asked.", examples=["balance"])
     locality: FollowedAnswer | None = Field(
-        description="What a map by transitions keeps; null with objective balance."
+        description="Locality that a map by transitions keeps; null with objective balance."
     )
     balancedness: float = Field(
         description="Weighted mean over the workloads planned for, or the worst of them.", examples=[0.99]
@@ -158,9 +158,9 @@ class PlacementAnswer(BaseModel):
         description="Which copies were taken to serve tokens; null where no expert has copies.",
         examples=["both"],
     )
-    workloads: list[JudgedWorkload] = Field(description="What it is worth, workload by workload.")
+    workloads: list[JudgedWorkload] = Field(description="Worth of the map, workload by workload.")
     warnings: list[str] = Field(description="Where the map will disappoint.")
-    next_steps: list[str] = Field(description="What would make it better.")
+    next_steps: list[str] = Field(description="Ways to make it better.")
     assumptions: list[str] = Field(description="What was taken for want of something given.")
     search_steps: int = Field(description="Steps of the search by loads, for each layer.", examples=[20000])
     search_proposals: int = Field(description="Proposals of the search over nodes; 0 without.", examples=[60000])

@@ -45,7 +45,7 @@ class FollowedAnswer(BaseModel):
     kept: float = Field(description="This map's worth beside the best found.", examples=[0.981])
     least_locality: float = Field(description="As asked: so much of the best found is kept.", examples=[0.98])
     inside_node_price: float = Field(
-        description="What a change of GPU inside a node costs beside one between nodes.", examples=[0.125]
+        description="Cost of a change of GPU inside a node beside one between nodes.", examples=[0.125]
     )
 
 

@@ -78,7 +78,7 @@ class RebalanceFields(LinkFields):
     balanced_layer_ms: Positive | None = Field(
         None,
         le=1e9,
-        description="What a layer takes in a step on balanced ranks; absent = computed from model and GPU kind.",
+        description="Time of a layer in a step on balanced ranks; absent = computed from model and GPU kind.",
         examples=[0.3],
     )
     seed: Annotated[WholeNumber, Field(le=2**31 - 1)] = Field(0, description="Equal seeds give equal moves.")

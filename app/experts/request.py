@@ -105,11 +105,11 @@ class LinkFields(Document):
     between_nodes_gbit_per_s_per_gpu: Positive | None = Field(
         None,
         le=1e6,
-        description="What a GPU's share of its node's NICs carries in one direction.",
+        description="Rate of a GPU's share of its node's NICs in one direction.",
         examples=[400.0],
     )
     inside_node_gbit_per_s_per_gpu: Positive | None = Field(
-        None, le=1e6, description="What a GPU sends to others of its node.", examples=[2880.0]
+        None, le=1e6, description="Rate at which a GPU sends to others of its node.", examples=[2880.0]
     )
     gpu_kind: Text | None = Field(None, description="GPU kind of the catalogue.", examples=["H100-SXM5-80GB"])
     tokens_per_gpu: Positive | None = Field(

@@ -17,7 +17,7 @@ class CallerAnswer(BaseModel):
 
     tenant: str = Field(description="Whose things it sees and changes.", examples=["default"])
     name: str = Field(description="Name of the key; empty where none is needed.", examples=["nightly plans"])
-    scopes: list[Scope] = Field(description="What it may do.", examples=[["plan", "read"]])
+    scopes: list[Scope] = Field(description="Rights that it has.", examples=[["plan", "read"]])
 
 
 @router.get("/access")

@@ -47,7 +47,7 @@ class NewCalibration(Document):
     calibration: CalibrationDocument | None = Field(
         None, description="A finished one, as meshwright calibrate writes."
     )
-    profile: HardwareProfileDocument | None = Field(None, description="What the profiler script wrote.")
+    profile: HardwareProfileDocument | None = Field(None, description="Document that the profiler script wrote.")
     gpu: Text | None = Field(
         None,
         description="GPU kind of the profile, where the driver's name is unknown.",
@@ -82,7 +82,7 @@ class CalibrationSummary(ValueAnswer[CalibrationRecord]):
     frameworks: list[str] = Field(description="Framework generations.", examples=[["megatron-core-0.12"]])
     engines: list[str] = Field(description="Generations of serving engines.", examples=[["vllm-0.16"]])
     described: list[str] = Field(description="Those of them that it describes.", examples=[[]])
-    source: str = Field(description="What it was fitted on.", examples=["12 measured runs in 3 groups"])
+    source: str = Field(description="Runs that it was fitted on.", examples=["12 measured runs in 3 groups"])
     created_at: Moment
 
 

@@ -25,7 +25,7 @@ _ZIP = {"application/zip": {"schema": {"type": "string", "contentMediaType": "ap
 class MapFormatAnswer(BaseModel):
     """A format of expert maps."""
 
-    name: str = Field(description="What to ask for.", examples=["sglang"])
+    name: str = Field(description="Name to ask for.", examples=["sglang"])
     description: str = Field(description="For people.", examples=["SGLang expert location"])
 
 

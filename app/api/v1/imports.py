@@ -43,7 +43,7 @@ class FormatAnswer(ValueAnswer[Format]):
 
     name: str = Field(description="Its name in reports.", examples=["nccl-tests"])
     known_as: str = Field(description="The kind for people.", examples=["nccl-tests or rccl-tests log"])
-    family: str = Field(description="What kind of thing it tells.", examples=["nccl"])
+    family: str = Field(description="Family of tools.", examples=["nccl"])
     refused_because: Annotated[str | None, Holds("refused_because", empty_is_null=True)] = Field(
         description="Why nothing of it can be used; null where something can.", examples=[None]
     )

@@ -53,7 +53,7 @@ class KeyAnswer(BaseModel):
 
     id: str = Field(description="Its public part.", examples=["3f0c9a1e5b7d2468"])
     name: str = Field(description="Who or what uses it.", examples=["nightly plans"])
-    scopes: list[Scope] = Field(description="What it opens.", examples=[["plan", "read"]])
+    scopes: list[Scope] = Field(description="Rights that it gives.", examples=[["plan", "read"]])
     requests_per_minute: _Limit
     created_at: Moment
     expires_at: datetime | None = Field(description="When it ends, in UTC; null: never.", examples=[None])

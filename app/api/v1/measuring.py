@@ -32,7 +32,7 @@ class MeasuringRequest(Document):
         4 * 3600.0, description="Seconds at most, as expected of all rounds."
     )
     launcher: Launcher = Field(
-        Launcher.NONE, alias="for", description="What to write scripts for; none = only say which pairs."
+        Launcher.NONE, alias="for", description="Launcher to write scripts for; none = only say which pairs."
     )
     options: dict[Text, Line] = Field(
         default_factory=dict,

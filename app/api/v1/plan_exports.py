@@ -38,9 +38,9 @@ class ExportAnswer(BaseModel):
     """A format that plans are exported to."""
 
     name: str = Field(description="Last part of its address.", examples=["torchrun"])
-    file_name: str = Field(description="What to call the file.", examples=["torchrun.sh"])
+    file_name: str = Field(description="Name of the file.", examples=["torchrun.sh"])
     media_type: str = Field(description="Type of the content.", examples=["text/x-shellscript"])
-    description: str = Field(description="What it is for.", examples=["Script for every node"])
+    description: str = Field(description="Use of the file.", examples=["Script for every node"])
     address: str = Field(description="Where to get it.")
     family: Family = Field(description="Whom it is for.", examples=["training"])
     refusal: str | None = Field(

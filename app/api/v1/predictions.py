@@ -24,7 +24,9 @@ class PredictionAnswer(BaseModel):
     model_config = ConfigDict(defer_build=True)
 
     fits: bool = Field(description="Whether every GPU's memory suffices.", examples=[True])
-    missing_gib: float = Field(description="What the fullest GPU lacks, in GiB; 0 where it fits.", examples=[0.0])
+    missing_gib: float = Field(
+        description="Memory that the fullest GPU lacks, in GiB; 0 where it fits.", examples=[0.0]
+    )
     snapshot: str = Field(description="Snapshot it is made from.", examples=["7f6d1c0f9a3b2e45"])
     result: PlanDocument = Field(description="The configuration as a plan; its certificate covers no search.")
 

@@ -166,7 +166,9 @@ class ApprovalDocument(StepDocument):
 class FailureDocument(StepDocument):
     """Why a replan could not be carried out."""
 
-    problem: Prose = Field(min_length=1, description="What happened.", examples=["A spare did not come up."])
+    problem: Prose = Field(
+        min_length=1, description="The problem, for people.", examples=["A spare did not come up."]
+    )
 
 
 class CancellationDocument(StepDocument):

@@ -18,7 +18,7 @@ class WebhookDocument(Document):
     """An address that gets events."""
 
     url: Url = Field(description="An http or https address.", examples=["https://hooks.example/meshwright"])
-    event_types: EventTypes = Field([], description="What to tell; empty = all.", examples=[["replan.proposed"]])
+    event_types: EventTypes = Field([], description="Events to send; empty = all.", examples=[["replan.proposed"]])
     secret: Secret | None = Field(
         None,
         description="whsec_ and 24 to 64 bytes in base64 that messages are signed with; absent = one is made.",
@@ -31,7 +31,7 @@ class WebhookPatch(Document):
 
     url: Url | None = Field(None, description="An http or https address.", examples=["https://hooks.example/b"])
     event_types: EventTypes | None = Field(
-        None, description="What to tell from now on; empty = all.", examples=[["replan.applied"]]
+        None, description="Events to send from now on; empty = all.", examples=[["replan.applied"]]
     )
     enabled: Flag | None = Field(None, description="Whether messages are sent.", examples=[True])
 

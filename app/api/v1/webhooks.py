@@ -43,7 +43,7 @@ class WebhookAnswer(ValueAnswer[Endpoint]):
 
     id: str = Field(description="Its id.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])
     url: str = Field(description="The address.", examples=["https://hooks.example/meshwright"])
-    event_types: list[EventType] = Field(description="What it is told; empty = all.", examples=[[]])
+    event_types: list[EventType] = Field(description="Events that are sent to it; empty = all.", examples=[[]])
     enabled: bool = Field(description="Whether messages are sent.", examples=[True])
     disabled_because: str = Field(description="Why not; empty while they are.", examples=[""])
     created_at: Moment
@@ -69,7 +69,7 @@ class DeliveryAnswer(ValueAnswer[Delivery]):
     """One message to one address."""
 
     id: str = Field(description="Its id, which receivers see as webhook-id.", examples=["msg_0f4d2c8e6b7a4c55"])
-    event_type: str = Field(description="What it tells.", examples=["replan.proposed"])
+    event_type: str = Field(description="Event that it tells of.", examples=["replan.proposed"])
     status: DeliveryStatus = Field(
         description="pending; delivered; failed: every attempt failed, or the address is gone or disabled.",
         examples=["delivered"],

@@ -73,7 +73,7 @@ def replan(  # noqa: PLR0913 - one argument for each option
     spare_worth: Annotated[
         float | None,
         typer.Option(
-            "--spare-worth", min=0, max=1, metavar="SHARE", help="Of a GPU's work, for a spare GPU kept; 0.01."
+            "--spare-worth", min=0, max=1, metavar="SHARE", help="Worth of a spare GPU kept, of a GPU's work; 0.01."
         ),
     ] = None,
     time_limit: Annotated[

@@ -13,29 +13,29 @@ from cluster_models.errors import InvalidInput
 Objective = Annotated[
     str | None,
     typer.Option(
-        "--objective", metavar="NAME", help="Of serving: throughput, goodput, gpus, cost or power, over the file's."
+        "--objective", metavar="NAME", help="Serving: throughput, goodput, gpus, cost or power, over the file's."
     ),
 ]
 MaxGpus = Annotated[
-    int | None, typer.Option("--max-gpus", min=1, metavar="NUMBER", help="Of serving: GPUs to use at most.")
+    int | None, typer.Option("--max-gpus", min=1, metavar="NUMBER", help="Serving: GPUs to use at most.")
 ]
 Pin = Annotated[
     list[str] | None,
-    typer.Option("--pin", metavar="NAME=VALUE", help="Of serving: a degree of all workers, as tensor=4."),
+    typer.Option("--pin", metavar="NAME=VALUE", help="Serving: a degree of all workers, as tensor=4."),
 ]
 Also = Annotated[
     list[str] | None,
-    typer.Option("--also", metavar="MODEL=FILE", help="Of serving: one more model with its workload file."),
+    typer.Option("--also", metavar="MODEL=FILE", help="Serving: one more model with its workload file."),
 ]
 Arrivals = Annotated[
     str | None,
     typer.Option(
-        "--trace", metavar="FILE", help="Of serving: arrivals, CSV or JSON lines, in place of lengths and load."
+        "--trace", metavar="FILE", help="Serving: arrivals, CSV or JSON lines, in place of lengths and load."
     ),
 ]
 Exports = Annotated[
     Path | None,
-    typer.Option("--exports", metavar="DIR", help="Of serving: also write every export that can take the plan."),
+    typer.Option("--exports", metavar="DIR", help="Serving: also write every export that can take the plan."),
 ]
 
 

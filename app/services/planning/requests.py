@@ -163,7 +163,7 @@ class ExperimentsRequest(ProblemRequest):
 class PredictionRequest(ProblemRequest):
     """A configuration given in full, to be priced without a search."""
 
-    configuration: ConfigurationDocument = Field(description="What the framework is told.")
+    configuration: ConfigurationDocument = Field(description="The configuration in full.")
     timeline: Flag = Field(False, description="Whether to return the predicted schedule, too.", examples=[False])
 
 

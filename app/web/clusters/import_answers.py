@@ -276,7 +276,7 @@ def _given(answers: AnswersDocument, form: _Filled) -> Iterator[AnswerField]:
         if value and subject not in form.shown:
             yield form.field(subject, label, "", value=value)
     moment = f"{answers.measured_at:%Y-%m-%dT%H:%M}" if answers.measured_at else ""
-    hint = "Of runs that do not say it themselves; UTC."
+    hint = "For runs that do not say it themselves; UTC."
     label = "When were these measurements made?"
     # what was typed wrong stays; what was understood is shown as it was understood
     more = {} if about("measured_at") in form.sent.wrong else {"value": moment}

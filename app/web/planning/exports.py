@@ -29,8 +29,11 @@ _OPTIONS: Final = {
     "namespace": ("Namespace", "Of Kubernetes."),
     "queue": ("Queue", "Of Kueue or Volcano."),
     "topology_label": ("Topology label", "The node label whose one value must hold the whole job; may be empty."),
-    "gpu_resource": ("GPU resource", "What the device plug-in calls a GPU."),
-    "rdma_resource": ("RDMA resource", "What a device plug-in calls a network device; empty: none is asked for."),
+    "gpu_resource": ("GPU resource", "Name that the device plug-in gives a GPU."),
+    "rdma_resource": (
+        "RDMA resource",
+        "Name that a device plug-in gives a network device; empty: none is asked for.",
+    ),
     "rdma_count": ("RDMA devices", "How many of these a pod takes."),
     "host_network": ("Host network", "Whether pods use the network of their host: yes or no."),
     "ipc_lock": ("IPC_LOCK", "Whether pods with RDMA or the host network may lock memory: yes or no."),

@@ -36,7 +36,7 @@ _LABELS: Final = {
     "url": "Address",
     "source_name": "Name",
     "source_cluster": "Cluster",
-    "adapter": "What it speaks",
+    "adapter": "Format of its reports",
 }
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
