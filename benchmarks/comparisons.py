@@ -72,7 +72,11 @@ COMPARISONS: Final = (
         tables=("training_measured.csv",),
         shown="held|framework|GPU kind|.* all ",
     ),
-    Comparison("placement", "benchmarks.placement", ("compare", "--sizes", "8", "16", "--seeds", "11", "12")),
+    Comparison(
+        "placement",
+        "benchmarks.placement",
+        ("compare", "--sizes", "8", "16", "--seeds", "11", "12", "--processor-seconds", "10"),
+    ),
     Comparison("experts", "benchmarks.experts", ("compare",)),
     Comparison(
         "serving accuracy",
@@ -81,13 +85,14 @@ COMPARISONS: Final = (
         shown=r"(?!  (generation|model|mode|weights) )",
     ),
     Comparison("serving plans", "benchmarks.serving_plans"),
+    Comparison("serving rival", "benchmarks.serving_rival", tables=("serving_measured.csv",)),
     Comparison("solve time", "benchmarks.joint"),
     Comparison("speed", "benchmarks.speed"),
     Comparison("imports", "benchmarks.imports"),
     Comparison("decisions", "benchmarks.replanning"),
     Comparison("decisions of a service", "benchmarks.replanning_service", ("--leaf-only",)),
-    Comparison("spot trace", "benchmarks.spot_replay"),
-    Comparison("service load", "benchmarks.service_load"),
+    Comparison("spot trace", "benchmarks.spot_replay", ("--seconds", "2", "--prices", "10")),
+    Comparison("service load", "benchmarks.service_load", shown="/"),
     Comparison("pages", "benchmarks.page_speed"),
     Comparison("service scale", "benchmarks.service_scale", ("start", "reads", "ingest", "workers")),
     Comparison("service memory", "benchmarks.service_scale", ("mixed",)),
@@ -96,14 +101,20 @@ COMPARISONS: Final = (
 )
 
 
+class LeftOut(Exception):
+    """A benchmark compares with something that is not installed."""
+
+
 def report(comparison: Comparison) -> str:
-    """Run a benchmark; its command, day, machine, versions and output as Markdown."""
+    """Run a benchmark; its command, day, machine, versions and output as Markdown.  Raises ``LeftOut``."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(  # noqa: S603 - our own modules
         (sys.executable, *comparison.command), capture_output=True, text=True, check=False
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    if done.returncode == os.EX_UNAVAILABLE:
+        raise LeftOut(done.stderr.strip())
     if done.returncode:
         raise InvalidInput(
             "comparison", comparison.name, f"ended with {done.returncode}: {done.stderr.strip()[-300:]}"
@@ -156,6 +167,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{each.name} ...", file=sys.stderr, flush=True)
         try:
             put_part(asked.page, each.name, report(each))
+        except LeftOut as reason:
+            print(f"{each.name}: left out, {reason}", file=sys.stderr)
         except InvalidInput as error:
             broken += 1
             print(error, file=sys.stderr)

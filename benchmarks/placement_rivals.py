@@ -134,15 +134,15 @@ def restarted(links: FloatArray, training: Training, *, seconds: float, seed: in
 
 
 def _course(go_on: Callable[[int], None], best: IntArray, step: Step, seconds: float) -> Course:
-    """Run a rival in slices until its time is over; ``best`` is written by ``go_on``."""
-    started = time.perf_counter()
+    """Run a rival in slices until its processor time is over; ``best`` is written by ``go_on``."""
+    started = time.process_time()
     points = [(0.0, step_time(best, step))]
     moves = 1
-    while (spent := time.perf_counter() - started) < seconds:
+    while (spent := time.process_time() - started) < seconds:
         go_on(moves)
-        now = time.perf_counter() - started
+        now = time.process_time() - started
         moves = max(1, int(moves * min(2.0, SLICE_S / max(1e-9, now - spent))))
         step_s = step_time(best, step)
         if step_s < points[-1][1]:
             points.append((now, step_s))
-    return Course(best, points[-1][1], 0.0, time.perf_counter() - started, tuple(points))
+    return Course(best, points[-1][1], 0.0, time.process_time() - started, tuple(points))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import tomllib
 from itertools import takewhile
@@ -112,6 +113,15 @@ def test_commands_that_pages_print_are_those_of_the_program() -> None:
     assert [(name, words, unknown) for name, words in found if (unknown := unknown_words(words))] == []
     assert unknown_words(["plan", "--frobnicate", "3"]) == ["--frobnicate"]
     assert unknown_words(["plann", "--cluster", "a.yaml"]) == ["--cluster", "plann"]
+
+
+def test_units_of_the_manual_are_those_that_fields_convert() -> None:
+    """Each ending with its size in SI units and the fields that have it."""
+    units = runpy.run_path(str(ROOT / "docs" / "manual" / "reference.py"))["documents"]()
+    rows = {line.split(" | ")[0]: line for line in units.splitlines()}
+    assert "1073741824 `bytes`" in rows["| `_gib`"]
+    assert "`latency_us`" in rows["| `_us`"]
+    assert "125000000 `bytes_per_s`" in rows["| `_gbits_per_s`"]
 
 
 @pytest.mark.slow

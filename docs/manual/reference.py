@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from typer.main import get_command
 
 from app.api.description import description_text
 from app.cli.commands import app as cli
+from app.documents.values import ValueAnswer, parts
 from app.metrics import make_metrics
 from app.settings import Settings
 from cluster_models.cluster.catalogue import gpu_kinds
@@ -24,6 +26,10 @@ from cluster_models.units import GIB, TBYTE
 _METHODS: Final = ("get", "post", "put", "patch", "delete")
 _SHELL: Final = ("help", "install_completion", "show_completion")
 _REFERENCE: Final = "#/components/schemas/"
+_UNIT: Final = re.compile(r"_(?:[a-z]+_per_)?[a-z]+$")
+"""The unit in the name of a field."""
+_SI: Final = re.compile(r"(?:flops_per_s|bytes_per_s|s_per_byte|bytes|s)$")
+"""That of the value that it holds."""
 
 
 def api() -> str:
@@ -121,6 +127,33 @@ def catalogue() -> str:
     )
 
 
+def documents() -> str:
+    """Every unit other than SI that the name of a field ends in, from the fields themselves."""
+    description_text()  # makes every document and answer
+    fields: dict[tuple[str, float], set[str]] = {}
+    si: dict[str, str] = {}
+    for document in _below(ValueAnswer):
+        for part in parts(document) if document.model_fields else ():
+            name = part.field.removesuffix("_per_gpu")
+            if part.unit is not None and (ending := _UNIT.search(name)) is not None:
+                fields.setdefault((ending[0], part.unit), set()).add(part.field)
+                if (plain := _SI.search(part.attribute.removesuffix("_per_gpu"))) is not None:
+                    si[ending[0]] = plain[0]
+    rows = (
+        (f"`{ending}`", f"{unit:.10g} `{si[ending]}`", ", ".join(f"`{name}`" for name in sorted(names)))
+        for (ending, unit), names in sorted(fields.items())
+    )
+    head = "Endings of names that carry a unit other than SI, and fields that have them."
+    return f"## Every unit\n\n{head}\n\n{_table(('ending', 'is', 'fields, among others'), rows)}"
+
+
+def _below(kind: type[Any]) -> Iterator[type[Any]]:
+    """All classes made from ``kind`` that say whose answer they are."""
+    for each in kind.__subclasses__():
+        yield each
+        yield from _below(each)
+
+
 def _peaks(kind: GpuKind) -> str:
     return ", ".join(f"{precision} {flops / 1e12:.0f}" for precision, flops in kind.peak_flops.items())
 
@@ -194,4 +227,5 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "settings": settings,
     "metrics": metrics,
     "catalogue": catalogue,
+    "documents": documents,
 }
