@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -129,11 +128,15 @@ def report(comparison: Comparison) -> str:
 
 
 def _as_page(lines: Sequence[str]) -> str:
-    """Lines that begin with a table of Markdown as such, others as they were printed."""
-    table = list(takewhile(lambda line: line.startswith("|"), lines))
-    if not table:
+    """Output with tables of Markdown as such, each ended by an empty line; other output as it was printed."""
+    if not any(line.startswith("|") for line in lines):
         return "\n".join(["```text", *lines, "```"])
-    return "\n".join([*table, "", *lines[len(table) :]]).rstrip()
+    page: list[str] = []
+    for line in lines:
+        if line and page and page[-1].startswith("|") and not line.startswith("|"):
+            page.append("")
+        page.append(line)
+    return "\n".join(page).strip()
 
 
 def machine() -> str:

@@ -53,5 +53,5 @@ def test_a_part_says_what_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_table_stands_on_the_page_as_a_table() -> None:
     """Lines after it are a paragraph; lines without one stay as they were printed."""
     assert comparisons._as_page(["| a |", "|---|", "| 1 |", "1 of 2"]) == "| a |\n|---|\n| 1 |\n\n1 of 2"
-    assert comparisons._as_page(["| a |"]) == "| a |"
+    assert comparisons._as_page(["", "two", "", "| a |", "", "| b |"]) == "two\n\n| a |\n\n| b |"
     assert comparisons._as_page(["a | b"]) == "```text\na | b\n```"
