@@ -51,7 +51,7 @@ def conclude(
 ) -> Plan:
     """The plan of the candidate ``chosen``, after a search that has found one.
 
-    Alternatives, and what drift of links leaves of the lead, are added while time remains.
+    Alternatives, and the lead when links drift, are added while time remains.
     """
     index = chosen.index
     assignment = state.known[index].assignment

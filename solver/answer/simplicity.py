@@ -19,7 +19,7 @@ from solver.placement.fabric import Fabric
 PARALLELISMS: Final = ("tensor", "pipeline", "context", "expert", "expert_tensor")
 """Kinds of parallelism beside data parallelism, which changes nothing about a model."""
 POWERS: Final = ("tensor", "pipeline", "context", "expert", "micro_batch")
-"""Sizes that are usually powers of two; data parallel ranks are what they leave of the GPUs."""
+"""Sizes that are usually powers of two; data parallel ranks follow from them and the GPUs."""
 MEASURED: Final = ("tensor", "pipeline", "context", "expert", "micro_batch")
 """Sizes whose measured range is known, by their names in ``CandidateBatch`` and in ``Family.extents``."""
 

@@ -90,7 +90,7 @@ def kept_activations(
     tensors: LayerTensors,
     policies: RecomputePolicies,
 ) -> LayerActivations:
-    """Kept and working bytes of every candidate's layers: what its policy leaves of ``tensors``.
+    """Kept and working bytes of every candidate's layers: ``tensors`` under its policy.
 
     Under (m, 1) policies for all candidates (m, n, K) and (m, n).
     """

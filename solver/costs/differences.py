@@ -24,7 +24,7 @@ from solver.candidates import CandidateBatch, FloatArray
 from solver.costs.confidence import LEVEL, confidence_tables
 
 SHAPE: Final = ("tensor", "pipeline", "context", "expert")
-"""The sizes whose doublings are counted; data parallel ranks are what they leave of the GPUs."""
+"""The sizes whose doublings are counted; data parallel ranks follow from them and the GPUs."""
 NORMAL: Final = NormalDist()
 HALF_WIDTH: Final = NORMAL.inv_cdf((1 + LEVEL) / 2)
 """Half width of the interval over the standard deviation of a normal distribution."""

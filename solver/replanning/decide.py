@@ -187,7 +187,7 @@ def decide_beside(
 
 
 def limits_of(problem: ReplanProblem, columns: Sequence[JobColumns]) -> Limits:
-    """Limits of all jobs: GPUs that may be given out, and what frozen jobs leave of the budget."""
+    """Limits of all jobs: GPUs that may be given out, and the budget beside frozen jobs."""
     asked = {column.job.id for column in columns}
     frozen = sum(len(held_gpus(job)) for job in problem.jobs if job.id not in asked)
     budget = None if problem.gpu_budget is None else max(0, problem.gpu_budget - frozen)
