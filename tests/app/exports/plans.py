@@ -26,6 +26,7 @@ TRAINING: Final = (
     "slurm",
     "hostfile",
     "nemo",
+    "primus",
     "deepspeed",
     "torchtitan",
     "torchrun-nodes",

@@ -49,6 +49,11 @@ REFUSED = {
     ("torchtitan", "delta net"): "no attention gate, gated delta net",
     ("torchtitan", "indexer"): "no sparse attention",
     ("torchtitan", "blocks"): "no latent experts, mamba 2",
+    ("primus", "whole model"): "windows and sinks",
+    ("primus", "delta net"): "gated delta net",
+    ("primus", "indexer"): "sparse attention",
+    ("primus", "blocks"): "mamba 2",
+    ("primus", "even blocks"): "mamba 2",
     ("nemo", "blocks"): "pattern of a recipe",
     ("nemo", "even blocks"): "pattern of a recipe",
     ("deepspeed", "even blocks"): "PipelineModule",
@@ -206,7 +211,7 @@ def test_a_renderer_of_another_plan_is_found_out() -> None:
 def test_plans_made_by_hand_are_refused_or_launched(name: str) -> None:
     """Without a model and a workload there are no flags, but hosts have an order all the same."""
     bare = replace(PLANS["replicas"], workload=None, architecture=None)
-    if name in {"megatron", "nemo", "deepspeed", "torchtitan"}:
+    if name in {"megatron", "nemo", "primus", "deepspeed", "torchtitan"}:
         with pytest.raises(InvalidConfiguration, match="model and workload"):
             export(name).files(bare)
     else:

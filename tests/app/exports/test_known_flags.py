@@ -18,6 +18,7 @@ from app.exports.launch_value import launch_of
 from app.exports.megatron import megatron_arguments
 from app.exports.megatron_releases import has, release_of
 from app.exports.nemo import overrides
+from app.exports.primus import primus_overrides
 from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.training.adapters import Adapters
@@ -116,6 +117,18 @@ def test_bridge_knows_its_fields() -> None:
     plans = itertools.chain(variants("nemo"), memory_options(), [adapted()])
     found = {name for plan in plans for name in overrides(launch_of(plan))}
     assert found == set(KNOWN["nemo"]["names"])
+
+
+def test_primus_knows_its_settings() -> None:
+    """Over all precisions, frameworks and shapes: it would pass over names that it does not know."""
+    found: set[str] = set()
+    some = ("primus-26", "megatron-bridge-25.09", "torchtitan-2025")
+    for plan in itertools.chain(variants("primus"), memory_options()):
+        assert plan.workload is not None
+        if plan.workload.framework.name in some:
+            with suppress(InvalidConfiguration):
+                found |= primus_overrides(launch_of(plan)).keys()
+    assert found == set(KNOWN["primus"]["names"])
 
 
 def test_deepspeed_knows_its_keys() -> None:
