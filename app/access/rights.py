@@ -82,7 +82,7 @@ _API: Final[Mapping[str, Mapping[Right, str]]] = {
     "outlooks": {COMPUTE: "create_outlook"},
     "plans": {
         READ: "list_plans get_plan get_timeline list_exports get_export stream_plan",
-        PLAN: "create_plan delete_plan cancel_plan",
+        PLAN: "create_plan delete_plan cancel_plan stop_plan",
     },
     "predictions": {COMPUTE: "create_prediction"},
     "replan_settings": {READ: "get_replan_settings", OPERATE: "replace_replan_settings"},
@@ -129,7 +129,7 @@ _PAGES: Final[Mapping[str, Mapping[Right, str]]] = {
     "key_pages": {SEE_ALL: "key_list", ADMIN: "make_key end_key"},
     "measuring_pages": {READ: "what_next script"},
     "new_plan_pages": {READ: "new_plan", COMPUTE: "look_ahead", PLAN: "ask_for_plan try_story"},
-    "plan_pages": {READ: "plan_list plan plan_progress", PLAN: "cancel"},
+    "plan_pages": {READ: "plan_list plan plan_progress", PLAN: "cancel stop"},
     "replan_pages": {
         READ: "replan_list replan replan_progress with_free_nodes launch_file",
         OPERATE: "change_replan",

@@ -95,6 +95,9 @@ class PlanSummary(ValueAnswer[PlanRecord]):
     )
     attempts: int = Field(description="How often a solve was started.", examples=[1])
     rescues: int = Field(description="How often it was taken over from a worker that vanished.", examples=[0])
+    is_stopping: bool = Field(
+        description="Whether it was asked to end with the best plan so far and has not yet.", examples=[False]
+    )
     links: Annotated[Links, Computed(lambda record: plan_links(record.id, record.kind))]
 
 

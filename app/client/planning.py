@@ -274,6 +274,11 @@ class PlanningOperations(Connection):
         told: PlanSummary = self._ask("POST", f"/api/v1/plans/{part(plan)}/cancel", "PlanSummary")
         return told
 
+    def stop_plan(self, plan: str) -> PlanSummary:
+        """End a search with the best plan so far."""
+        told: PlanSummary = self._ask("POST", f"/api/v1/plans/{part(plan)}/stop", "PlanSummary")
+        return told
+
     def get_timeline(self, plan: str) -> list[TimelineEventDocument]:
         """The predicted schedule of one step; for viewers there is the export perfetto."""
         told: list[TimelineEventDocument] = self._ask(

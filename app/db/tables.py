@@ -19,6 +19,7 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
+    false,
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -205,6 +206,8 @@ class PlanRow(Owned, Base):
     """How often the solve was taken over from a worker that vanished."""
     turn: Mapped[int] = mapped_column(default=0, server_default="0")
     """Turn of a plan that waits; the smallest is next (``app.services.planning.turns``)."""
+    stop_asked: Mapped[bool] = mapped_column(default=False, server_default=false())
+    """Whether somebody wants the best plan so far, and no further search."""
 
 
 class IdempotencyKeyRow(Owned, Base):

@@ -1,9 +1,9 @@
 """A solve in a process of its own, which dies with us and which we can end at any moment.
 
 The child reads one line (the request) from its standard input and ends when that input ends: a pipe closes
-with the process that holds it, even after ``kill -9``.  It writes one JSON object a line; those with
-``"kind": "progress"`` say how far it is, those with ``"kind": "draft"`` hold what it would answer so far, any
-other is its answer.
+with the process that holds it, even after ``kill -9``.  A further line asks for the best answer so far.  The child
+writes one JSON object a line; those with ``"kind": "progress"`` say how far it is, those with ``"kind": "draft"``
+hold what it would answer so far, any other is its answer.
 """
 
 from __future__ import annotations
@@ -62,17 +62,19 @@ def run_child(
     scratch_root: Path,
     on_progress: Callable[[dict[str, Any]], None],
     should_stop: Callable[[], bool],
+    is_enough: Callable[[], bool] = lambda: False,
 ) -> ChildEnd:
     """Run ``command`` to its end; our own commands run as forks.
 
-    ``on_progress`` gets each progress object, and ``should_stop`` is asked several times a second.  The child and
-    all processes it started are gone on return, and so is its folder for temporary files.
+    ``on_progress`` gets each progress object, and ``should_stop`` is asked several times a second.  Once
+    ``is_enough`` says so the child is asked for its best answer so far.  The child and all processes it started are
+    gone on return, and so is its folder for temporary files.
     """
     scratch_root.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix="solve-", dir=scratch_root))
     try:
         with (forked if can_fork(command) else _started)(command, scratch) as child, _fed(child, request):
-            ending, answer = _follow(child, time.monotonic() + hard_limit_s, on_progress, should_stop)
+            ending, answer = _follow(child, time.monotonic() + hard_limit_s, on_progress, should_stop, is_enough)
         return ChildEnd(ending, answer, child.exit_code, _tail(scratch / "stderr"))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -107,6 +109,7 @@ def _follow(
     deadline: float,
     on_progress: Callable[[dict[str, Any]], None],
     should_stop: Callable[[], bool],
+    is_enough: Callable[[], bool],
 ) -> tuple[Ending, dict[str, Any] | None]:
     lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(child, lines), daemon=True).start()
@@ -116,6 +119,10 @@ def _follow(
             return Ending.STOPPED, None
         if time.monotonic() > deadline:
             return Ending.OVERRAN, draft
+        if is_enough():  # again and again: the child may not have listened yet
+            with suppress(OSError, ValueError):
+                child.stdin.write(b"enough\n")
+                child.stdin.flush()
         with suppress(queue.Empty):
             if (line := lines.get(timeout=POLL_S)) is None:
                 return Ending.CRASHED, None

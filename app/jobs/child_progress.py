@@ -22,11 +22,18 @@ SaveProgress = Callable[[Session, dict[str, Any] | None], bool]
 
 
 class Following:
-    """Callbacks for ``run_child``: ``keep`` for its progress, ``should_stop`` to end it early."""
+    """Callbacks for ``run_child``: ``keep`` for its progress, ``should_stop`` to end it early.
 
-    def __init__(self, context: JobContext, save: SaveProgress) -> None:
+    ``is_enough`` once somebody wants its best answer so far, as ``enough`` says.
+    """
+
+    def __init__(
+        self, context: JobContext, save: SaveProgress, enough: Callable[[Session], bool] = lambda _: False
+    ) -> None:
         self._context = context
         self._save = save
+        self._enough = enough
+        self._is_enough = False
         self._newest: dict[str, Any] | None = None
         self._next_write = 0.0
 
@@ -50,8 +57,13 @@ class Following:
         try:
             with transaction(self._context.sessions) as session:
                 wanted = self._save(session, self._newest)
+                self._is_enough = self._enough(session)
         except DATABASE_AWAY as error:  # news can wait, and nobody can have called the job off meanwhile
             log.warning("progress_not_saved", reason=str(error)[:300])
             return False
         self._newest = None
         return not wanted
+
+    def is_enough(self) -> bool:
+        """Whether somebody wants the best answer so far, as far as ``should_stop`` has seen."""
+        return self._is_enough

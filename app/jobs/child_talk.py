@@ -9,10 +9,13 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from app.priorities import SOLVES, step_back
 from cluster_models.errors import InvalidInput, MeshwrightError
+
+ENOUGH: Final = threading.Event()
+"""Set once whoever started us wants the best answer so far."""
 
 
 def answer_one(work: Callable[[dict[str, Any], IO[str]], dict[str, Any]]) -> None:
@@ -59,5 +62,5 @@ def _own_output() -> IO[str]:
 def _die_with_parent() -> None:
     # The bare descriptor: a reader blocked inside sys.stdin would hold its lock while the interpreter ends.
     while os.read(0, 1024):
-        pass
+        ENOUGH.set()
     os.killpg(os.getpgrp(), signal.SIGKILL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import IO, Any, Final
 
-from app.jobs.child_talk import answer_one, failed, say
+from app.jobs.child_talk import ENOUGH, answer_one, failed, say
 from app.serialization import jsonable, load
 from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.cluster.snapshot import ClusterSnapshot
@@ -31,6 +31,23 @@ class Request:
     options: SearchOptions
 
 
+@dataclass(slots=True)
+class _Talk:
+    """Progress out; who wants the best plan so far is heard once a plan is known."""
+
+    out: IO[str]
+    has_plan: bool = False
+
+    def tell(self, progress: Progress) -> None:
+        """Write progress."""
+        self.has_plan |= bool(progress.incumbent)
+        say(self.out, {"kind": "progress", **jsonable(progress)})
+
+    def is_enough(self) -> bool:
+        """Whether the search is to end."""
+        return self.has_plan and ENOUGH.is_set()
+
+
 def main() -> None:
     """Read the request, solve it, write the answer."""
     answer_one(work)
@@ -45,14 +62,18 @@ def work(message: dict[str, Any], out: IO[str]) -> dict[str, Any]:
 
 def solve(request: Request, out: IO[str]) -> dict[str, Any]:
     """The answer to a request; a plan that does not pass the independent check is refused."""
-
-    def on_progress(progress: Progress) -> None:
-        say(out, {"kind": "progress", **jsonable(progress)})
+    talk = _Talk(out)
 
     def on_draft(draft: Plan) -> None:
         say(out, {"kind": "draft", "answer": _checked(draft, request.problem)})
 
-    found = plan(request.problem, request.options, on_progress=on_progress, on_draft=on_draft)
+    found = plan(
+        request.problem,
+        request.options,
+        on_progress=talk.tell,
+        is_cancelled=talk.is_enough,
+        on_draft=on_draft,
+    )
     if isinstance(found, NoPlan):
         return {"kind": "no_plan", "no_plan": jsonable(found)}
     return _checked(found, request.problem)
@@ -91,7 +112,8 @@ def solve_fleet(message: dict[str, Any], out: IO[str]) -> dict[str, Any]:
 
     problem = load(FleetProblem, message["fleet"])
     options = load(SearchOptions, message["options"])
-    found = plan_fleet(problem, options, on_progress=lambda each: say(out, {"kind": "progress", **jsonable(each)}))
+    talk = _Talk(out)
+    found = plan_fleet(problem, options, on_progress=talk.tell, is_cancelled=talk.is_enough)
     if isinstance(found, NoFleetPlan):
         return {"kind": "no_plan", "no_plan": jsonable(found)}
     if broken := check_fleet(found, problem):

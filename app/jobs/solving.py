@@ -69,7 +69,9 @@ def give_up(context: JobContext, *, plan_id: str, attempts: int) -> str:
 def _run(context: JobContext, plan_id: str, request: SolveRequest) -> ChildEnd:
     settings = context.settings
     following = Following(
-        context, lambda session, newest: solves.save_progress(session, plan_id=plan_id, progress=newest)
+        context,
+        lambda session, newest: solves.save_progress(session, plan_id=plan_id, progress=newest),
+        lambda session: solves.is_enough(session, plan_id=plan_id),
     )
     memory, course = settings.solve_memory_gib, Course()
     message = {
@@ -92,6 +94,7 @@ def _run(context: JobContext, plan_id: str, request: SolveRequest) -> ChildEnd:
             scratch_root=settings.data_dir / "scratch",
             on_progress=on_progress,
             should_stop=following.should_stop,
+            is_enough=following.is_enough,
         )
     following.write_rest()
     return end

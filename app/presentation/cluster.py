@@ -99,7 +99,7 @@ def cluster_report(
         load=shown_load(figures.flows),
         classes=tuple(map(_class_row, figures.classes)),
         unmeasured=_unmeasured(figures.links, figures.flows),
-        slow_sentence=slow_links_sentence(len(slow)),
+        slow_sentence=slow_links_sentence(len(slow), measured=bool(figures.snapshot.samples)),
         slow=slow,
         suspicions=sentences(doubt for doubt in figures.doubts if doubt.code != SLOW_LINKS),
     )

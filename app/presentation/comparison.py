@@ -88,8 +88,8 @@ def verdict(plan: Plan, other: Standing, budget: Budget = NO_BUDGET) -> tuple[st
     told = "predictions can tell them apart" if found.can_be_told else "predictions cannot tell them apart"
     sentences.append(
         f"In truth its {unit} is expected {_apart(found.ratio_low)} to {_apart(found.ratio_high)} than the plan's "
-        f"({percent(found.level, places=0)} interval), and it is the better one with "
-        f"{percent(found.chance_better, places=0)}: {told}."
+        f"({percent(found.level, places=0)} interval), and the chance that it is the better one "
+        f"is {percent(found.chance_better, places=0)}: {told}."
     )
     if saved := _saved(plan, its, budget):
         sentences.append(saved)
@@ -132,7 +132,7 @@ def _figures(plans: Sequence[Plan], others: Sequence[Standing], budget: Budget) 
         intervals = [NOT_KNOWN if each.confidence is None else interval(each.confidence) for each in plans]
         rows.append((f"step, {interval_name(sure)}", intervals))
     rows += [
-        ("the better one in truth with", [NOT_KNOWN, *chances]),
+        ("chance to be the better one", [NOT_KNOWN, *chances]),
         ("fullest GPU", [gib(max(memory.total_bytes for memory in each.memory)) for each in plans]),
         ("memory margin", [spare_words(each) for each in plans]),
         ("GPUs", [count(each.configuration.degrees.gpus) for each in plans]),

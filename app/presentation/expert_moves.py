@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.experts.rebalancing import RebalanceAnswer
-from app.presentation.figures import count, gib, plural, ratio, seconds
+from app.presentation.figures import count, data_bytes, plural, ratio, seconds
 from cluster_models.units import MILLISECOND
 
 _LOSS: Final = 0.02
@@ -76,8 +76,8 @@ def _figures(answer: RebalanceAnswer) -> tuple[tuple[str, str], ...]:
     return (
         ("Experts loaded", f"{count(len(answer.moves))} in {plural(layers, 'layer')}"),
         *((("No map with that balance needs fewer", count(least)),) if least is not None else ()),
-        ("Sent inside nodes", gib(answer.bytes_inside_nodes)),
-        ("Sent between nodes", gib(answer.bytes_between_nodes)),
+        ("Sent inside nodes", data_bytes(answer.bytes_inside_nodes)),
+        ("Sent between nodes", data_bytes(answer.bytes_between_nodes)),
         ("Time of the moves", seconds(answer.move_ms * MILLISECOND)),
         ("Saved in a step", seconds(answer.gain_ms_per_step * MILLISECOND)),
         ("Earned back after", "never" if even is None else _steps(even)),

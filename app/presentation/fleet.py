@@ -19,7 +19,7 @@ _REASONS: Final[Mapping[NoFleetReason, str]] = {
     NoFleetReason.JOB_FITS_NOWHERE: "{jobs} must run and fits on no number of nodes that pools and budget allow",
     NoFleetReason.DEADLINE: "{jobs} cannot keep its deadline or its budget, even alone",
     NoFleetReason.NOT_TOGETHER: "{jobs} must run, and nodes and budget do not suffice for all at once",
-    NoFleetReason.NOTHING_RUNS: "nothing fits of {jobs}, within its budget, on nodes that pools and budget allow",
+    NoFleetReason.NOTHING_RUNS: "none of {jobs} fits within its budget on the nodes that pools and budgets allow",
     NoFleetReason.NOT_FOUND: "no plan was found in time for {jobs}, though no bound rules it out",
 }
 _REMEDIES: Final[Mapping[NoFleetReason, str]] = {
@@ -66,7 +66,7 @@ def proof(plan: FleetPlan) -> str:
     what = "does more weighted work" if plan.objective is FleetObjective.WORK else "costs less"
     stopped = {
         StopReason.PROVEN: "every choice that could be better was planned",
-        StopReason.CANCELLED: "the search was cancelled",
+        StopReason.CANCELLED: "the search was stopped",
         StopReason.WORK_LIMIT: "the integer program was not solved to its end",
     }.get(plan.stopped_by, "the time limit came first")
     return (

@@ -95,8 +95,10 @@ def slow_link_rows(links: Sequence[SlowLink]) -> tuple[SlowLinkRow, ...]:
     )
 
 
-def slow_links_sentence(pairs: int) -> str:
+def slow_links_sentence(pairs: int, *, measured: bool = True) -> str:
     """How many pairs stand out, and what that means."""
+    if not measured:
+        return "No pair of nodes was measured, so that none can stand out."
     if not pairs:
         return "No link stands out from its class at any load that was measured."
     lead = "1 pair of nodes reaches" if pairs == 1 else f"{pairs:,} pairs of nodes reach"

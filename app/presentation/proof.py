@@ -14,7 +14,7 @@ _ENDED: Final = {
     StopReason.PROVEN: "every other candidate was ruled out",
     StopReason.TIME_LIMIT: "time limit",
     StopReason.WORK_LIMIT: "effort used up",
-    StopReason.CANCELLED: "cancelled",
+    StopReason.CANCELLED: "stopped",
     StopReason.NO_SEARCH: "nothing was searched",
 }
 _MEANS: Final = {
@@ -30,7 +30,7 @@ _ENDINGS: Final = {
     StopReason.PROVEN: "Every other candidate and placement is ruled out to within {} of the best.",
     StopReason.WORK_LIMIT: "The search used up its effort; what is left may be up to {} better.",
     StopReason.TIME_LIMIT: "The time limit ended the search; what is left may be up to {} better.",
-    StopReason.CANCELLED: "The search was cancelled; what is left may be up to {} better.",
+    StopReason.CANCELLED: "The search was stopped; what is left may be up to {} better.",
 }
 _COVERAGE: Final = (
     "The proof covers all legal combinations of degrees, micro-batches, virtual stages, recomputation, "

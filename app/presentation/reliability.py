@@ -40,7 +40,7 @@ def reliability_figures(found: Reliability) -> tuple[tuple[str, str], ...]:
     figures = [
         ("since", moment(found.since)),
         ("failures of nodes", f"{found.failures} in {found.node_days:,.1f} node-days"),
-        ("of 1,000 nodes a day", f"{per_thousand} ({range_})"),
+        ("per 1,000 nodes a day", f"{per_thousand} ({range_})"),
     ]
     figures += [(_KINDS[each.kind], _kind_words(each)) for each in found.kinds if each.outages]
     if found.worst:

@@ -42,7 +42,7 @@ _ENDED: Final = {
     StopReason.PROVEN: "All that could be better by more than the gap asked for is ruled out.",
     StopReason.TIME_LIMIT: "The time limit ended the search; a longer one may narrow the gap.",
     StopReason.WORK_LIMIT: "The effort was used up; a larger one may narrow the gap.",
-    StopReason.CANCELLED: "The search was cancelled.",
+    StopReason.CANCELLED: "The search was stopped.",
     StopReason.NO_SEARCH: "This plan was made without a search.",
 }
 _IDLE: Final = {

@@ -1,10 +1,10 @@
 """A solving process for tests of the job machinery: speaks its protocol, and does what the plan's options ask.
 
 ``behaviour`` in the request's options: ``answer`` (after ``seconds``, with progress), ``crash``, ``crash_once``,
-``refuse``, ``no_plan`` or ``hang``, the last after a ``draft`` where one is given.  Each start and each end leaves
-a line in ``ledger``.  ``plan`` is a file with
-the plan to answer, ``no_plan`` one with the reason for none, ``decision`` one with a decision on failures.  Options
-may also come as JSON in the first argument; preparations are refused without a trace.
+``refuse``, ``no_plan``, ``hang`` (after a ``draft`` where one is given), or ``search``: report a plan until that is
+enough, then answer.  Each start and each end leaves a line in ``ledger``.  ``plan`` is a file with the plan to
+answer, ``no_plan`` one with the reason for none, ``decision`` one with a decision on failures.  Options may also
+come as JSON in the first argument; preparations are refused without a trace.
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ from pathlib import Path
 from typing import Any
 
 PROGRESS = {"phase": "search", "incumbent_s": None, "bound_s": 0.5, "gap": None, "incumbent": None}
+COUNTS = {"elapsed_s": 0.1, "candidates_total": 2, "candidates_left": 1}
+
+
+ENOUGH = threading.Event()
 
 
 def _die_with_parent() -> None:
     while os.read(0, 1024):
-        pass
+        ENOUGH.set()
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
@@ -53,6 +57,8 @@ def main() -> None:
         grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         _write(ledger, f"grandchild {grandchild.pid}")
         time.sleep(600)
+    while behaviour == "search" and not ENOUGH.wait(0.1):
+        _say(kind="progress", **PROGRESS | {"incumbent": "tp2", "incumbent_s": 1.0}, **COUNTS)
     steps = max(1, int(options.get("seconds", 0) / 0.1))
     for step in range(steps):
         left = steps - step

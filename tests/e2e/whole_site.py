@@ -26,6 +26,7 @@ from app.services.webhooks import webhooks
 from app.web.routes import router
 from cluster_models.calibration.run_report import RunReport
 from cluster_models.fleet.plan import NoFleetPlan, NoFleetReason
+from solver.problem import Progress
 from tests.app.api_client import cluster_body, every_route
 from tests.app.calibration_bodies import calibration_document
 from tests.app.failed_site import Failed, failed_site
@@ -80,6 +81,11 @@ def _addresses(failed: Failed) -> dict[str, list[str]]:
     other = _plan(failed, "/plans/new", asked, PlanStatus.SUCCEEDED, small_plan())
     none = _plan(failed, "/plans/new", asked, PlanStatus.INFEASIBLE, small_no_plan())
     queued = _plan(failed, "/plans/new", asked)
+    searching = _plan(failed, "/plans/new", asked)
+    with transaction(failed.service.sessions) as session:
+        solves.begin_attempt(session, plan_id=searching)
+        newest = jsonable(Progress(3.0, "placement", 200, 50, 0.61, 0.59, 0.033, "tp2 pp2 dp2"))
+        solves.save_progress(session, plan_id=searching, progress=newest)
     serve = {"cluster": OURS, "model": "llama-3.1-8b", "input_tokens": "1024", "output_tokens": "512"}
     serve |= {"concurrency": "64", "weights": "fp8", "modes": "aggregated"}
     serving = _plan(failed, "/plans/new/serving", serve, PlanStatus.SUCCEEDED, two_models())
@@ -108,7 +114,7 @@ def _addresses(failed: Failed) -> dict[str, list[str]]:
         "/answers/{page_id}": [where(failed.browser.post(form, data=sent)) for form, sent in forms.items()],
         "/plans/compare": [f"/plans/compare?plan={plan}&plan={other}"],
         "/plans/new": ["/plans/new", f"/plans/new?cluster={OURS}&model=llama-3-8b"],
-        "/plans/{plan_id}": [f"/plans/{each}" for each in (plan, none, queued, serving, fleet)],
+        "/plans/{plan_id}": [f"/plans/{each}" for each in (plan, none, queued, searching, serving, fleet)],
         "/plans/{plan_id}/compare": [f"/plans/{plan}/compare"],
         "/plans/{plan_id}/run": [f"/plans/{plan}/run", f"/plans/{serving}/run"],
         "/plans/{plan_id}/sensitivity": [f"/plans/{plan}/sensitivity"],

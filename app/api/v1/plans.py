@@ -119,6 +119,17 @@ def cancel_plan(plan: PlanPath, service: ServiceDep) -> PlanSummary:
         return PlanSummary.from_value(plans.cancel_plan(session, plan_id=plan))
 
 
+@router.post("/plans/{plan}/stop")
+def stop_plan(plan: PlanPath, service: ServiceDep) -> PlanSummary:
+    """End a search with the best plan so far, which is proven as far as it came; one that has ended stays as it is.
+
+    The plan succeeds within seconds and says that its search was stopped.  409 while none is known: wait, or
+    cancel it.
+    """
+    with transaction(service.sessions) as session:
+        return PlanSummary.from_value(plans.stop_plan(session, plan_id=plan))
+
+
 @router.get("/plans/{plan}/timeline")
 def get_timeline(plan: PlanPath, service: ServiceDep) -> list[TimelineEventDocument]:
     """The predicted schedule of one step; for viewers there is the export perfetto."""

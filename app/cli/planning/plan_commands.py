@@ -86,6 +86,15 @@ def cancel(plan: PlanId, database_url: DatabaseUrl = None) -> None:
 
 @app.command()
 @reported
+def stop(plan: PlanId, database_url: DatabaseUrl = None) -> None:
+    """End a search with the best plan so far; one that has ended stays."""
+    from app.cli.planning.stored_plans import run_stop  # noqa: PLC0415 - see above
+
+    run_stop(plan, database_url=database_url)
+
+
+@app.command()
+@reported
 def delete(plan: PlanId, database_url: DatabaseUrl = None) -> None:
     """Forget a plan; one that waits or runs is called off."""
     from app.cli.planning.stored_plans import run_delete  # noqa: PLC0415 - see above

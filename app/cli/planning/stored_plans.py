@@ -75,6 +75,13 @@ def run_cancel(plan: str, *, database_url: str | None) -> None:
     console().print(f"{found.id}: {found.status}")
 
 
+def run_stop(plan: str, *, database_url: str | None) -> None:
+    """Ask a search for the best plan so far."""
+    with service(database_url) as asked:
+        found = asked.stop_plan(plan)
+    console().print(f"{found.id}: {'ends with the best plan so far' if found.is_stopping else found.status}")
+
+
 def run_delete(plan: str, *, database_url: str | None) -> None:
     """Forget a plan."""
     with service(database_url) as asked:

@@ -61,6 +61,7 @@ class PlanRecord:
     finished_at: datetime | None
     attempts: int
     rescues: int
+    is_stopping: bool
 
     @property
     def is_open(self) -> bool:
@@ -225,6 +226,21 @@ def cancel_plan(session: Session, *, plan_id: str) -> PlanRecord:
     return get_plan(session, plan_id=plan_id)
 
 
+def stop_plan(session: Session, *, plan_id: str) -> PlanRecord:
+    """End a search with the best plan so far; one that ended stays as it is.
+
+    Raises ``NotReady`` before a plan is known.
+    """
+    record = get_plan(session, plan_id=plan_id)
+    if not record.is_open:
+        return record
+    if record.progress is None or not record.progress.incumbent:
+        raise NotReady(f"No plan is known yet of {plan_id}: wait until its progress names one, or cancel it.")
+    solves.ask_to_stop(session, plan_id=plan_id)
+    session.expire_all()
+    return get_plan(session, plan_id=plan_id)
+
+
 def delete_plan(session: Session, *, plan_id: str) -> None:
     """Forget a plan, called off first if need be."""
     _row(session, plan_id)
@@ -268,6 +284,7 @@ def _record(row: PlanRow) -> PlanRecord:
         finished_at=row.finished_at,
         attempts=row.attempts,
         rescues=row.rescues,
+        is_stopping=row.stop_asked and row.status in OPEN_STATUSES,
     )
 
 

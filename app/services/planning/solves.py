@@ -67,6 +67,16 @@ def save_progress(session: Session, *, plan_id: str, progress: dict[str, Any] | 
     return session.scalar(select(PlanRow.status).where(PlanRow.id == plan_id)) in OPEN_STATUSES
 
 
+def is_enough(session: Session, *, plan_id: str) -> bool:
+    """Whether somebody wants the best plan so far, and no further search."""
+    return bool(session.scalar(select(PlanRow.stop_asked).where(PlanRow.id == plan_id)))
+
+
+def ask_to_stop(session: Session, *, plan_id: str) -> bool:
+    """Ask a search for the best plan so far; returns whether it still ran."""
+    return _change_open(session, plan_id, stop_asked=True)
+
+
 def finish(
     session: Session,
     *,

@@ -7,7 +7,7 @@ from typing import Final
 
 from app.experts.rebalancing import RebalanceAnswer, RebalancedLayer
 from app.presentation.expert_moves import MovesReport, moves_report
-from app.presentation.figures import count, gib
+from app.presentation.figures import count, data_bytes
 from app.web.drawing import Drawing
 from app.web.experts.layer_balance import LayerPair, layer_drawing
 from app.web.experts.map_files import MapFiles, map_files
@@ -92,7 +92,7 @@ def _layer_line(each: RebalancedLayer, each_bytes: float) -> LayerMoves:
         layer=each.layer,
         moves=count(each.moves),
         between=count(each.moves_between_nodes),
-        size=gib(each.moves * each_bytes),
+        size=data_bytes(each.moves * each_bytes),
         before=f"{each.balancedness_before:.3f}",
         after=f"{each.balancedness:.3f}",
     )

@@ -129,6 +129,14 @@ def cancel(request: Request, plan_id: str) -> Response:
     return RedirectResponse(f"/plans/{plan_id}", 303)
 
 
+@router.post("/plans/{plan_id}/stop")
+def stop(request: Request, plan_id: str) -> Response:
+    """End a search with the best plan so far."""
+    with transaction(service_of(request).sessions) as session:
+        plans.stop_plan(session, plan_id=plan_id)
+    return RedirectResponse(f"/plans/{plan_id}", 303)
+
+
 def _progress(session: Session, record: PlanRecord) -> ProgressNow:
     return progress_now(record, datetime.now(UTC), ahead=plans.count_ahead(session, plan=record))
 

@@ -20,6 +20,7 @@ class ProgressNow:
     share: str | None
     figures: tuple[tuple[str, str], ...]
     course: Drawing | None = None
+    can_stop: bool = False
 
 
 def progress_now(plan: PlanRecord, now: datetime, *, ahead: int = 0) -> ProgressNow:
@@ -31,11 +32,15 @@ def progress_now(plan: PlanRecord, now: datetime, *, ahead: int = 0) -> Progress
         return ProgressNow(f"Waiting for a free solver.{place}", None, (elapsed,))
     if newest is None:
         return ProgressNow("The search is starting.", None, (elapsed,))
+    if plan.is_stopping:
+        words = "The search ends with the best plan so far."
+    elif newest.incumbent:
+        words = f"Best so far: {newest.incumbent}, {seconds(newest.incumbent_s)} a step."
+    else:
+        words = "The search is running; no plan has been found yet."
     left, total = newest.candidates_left, newest.candidates_total
     return ProgressNow(
-        words=f"Best so far: {newest.incumbent}, {seconds(newest.incumbent_s)} a step."
-        if newest.incumbent
-        else "The search is running; no plan has been found yet.",
+        words=words,
         share=f"{1 - left / total:.3f}" if total else None,
         figures=(
             elapsed,
@@ -46,4 +51,5 @@ def progress_now(plan: PlanRecord, now: datetime, *, ahead: int = 0) -> Progress
             ("gap", percent(newest.gap, places=2)),
         ),
         course=search_course(plan.course),
+        can_stop=bool(newest.incumbent) and not plan.is_stopping,
     )

@@ -35,8 +35,8 @@ def time_bar(time: TimeBreakdown) -> Drawing:
         boxes=tuple(boxes),
         lines=tuple(Line(_SIDE + step * scale, bottom, _SIDE + step * scale, bottom + 5, "axis") for step in steps),
         words=tuple(
-            Words(_SIDE + step * scale, bottom + 19, round_seconds(step), anchor="middle" if step else "start")
-            for step in steps
+            Words(x, bottom + 19, round_seconds(step), anchor=_anchor(x))
+            for x, step in ((_SIDE + step * scale, step) for step in steps)
         ),
         legend=tuple(
             Key(f"part-{index}", name)
@@ -45,3 +45,8 @@ def time_bar(time: TimeBreakdown) -> Drawing:
         ),
         shrinks=True,
     )
+
+
+def _anchor(x: float) -> str:
+    """Ticks at the ends are written inwards, where there is room."""
+    return "start" if x <= _SIDE else "end" if x > _WIDTH - 2 * _SIDE else "middle"

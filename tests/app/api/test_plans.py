@@ -156,6 +156,15 @@ def test_a_cancelled_plan_stays_cancelled(slow: TestClient) -> None:
     assert slow.get(f"{first}/exports/json").json()["type"] == "/problems/conflict"
 
 
+def test_a_search_without_a_plan_is_not_stopped(slow: TestClient) -> None:
+    """409 with what to do instead."""
+    address = slow.post(PLANS, json=plan_body()).headers["Location"]
+    answer = slow.post(f"{address}/stop")
+    assert (answer.status_code, answer.json()["type"]) == (409, "/problems/conflict"), answer.text
+    assert "or cancel it" in answer.json()["detail"]
+    assert slow.get(address).json()["is_stopping"] is False
+
+
 def test_a_deleted_plan_is_gone(slow: TestClient) -> None:
     """Whatever is asked of it afterwards, the answer is 404."""
     address = slow.post(PLANS, json=plan_body()).headers["Location"]

@@ -26,7 +26,8 @@ from app.jobs.process_scope import current_pid_scope, is_surely_gone
 from app.jobs.runtime import DataFolderInUse, JobRuntime, lock_data_folder
 from app.metrics import Metrics, make_metrics
 from app.services import workers
-from app.services.planning import solves
+from app.services.errors import NotReady
+from app.services.planning import plans, solves
 from app.settings import Settings
 from tests.app import stand_in_solver
 from tests.app.plan_rows import add_plan, read_plan, wait_for_end, wait_until
@@ -139,6 +140,29 @@ def test_a_cancelled_plan_stops_and_stays_cancelled(
     row = read_plan(sessions, plan_id)
     assert row.status == PlanStatus.CANCELLED
     assert row.result is None
+
+
+@pytest.mark.usefixtures("runtime")
+def test_a_stopped_search_ends_with_the_best_plan_so_far(
+    submit: Callable[..., str], sessions: SessionFactory
+) -> None:
+    """Not before one is known; then the plan succeeds, and stopping it once more changes nothing."""
+    plan_id = submit(behaviour="search")
+
+    def knows_a_plan() -> bool:
+        with sessions() as session:
+            try:
+                return plans.stop_plan(session, plan_id=plan_id).is_stopping
+            except NotReady:
+                return False
+            finally:
+                session.commit()
+
+    wait_until(knows_a_plan)
+    assert wait_for_end(sessions, plan_id).status == PlanStatus.SUCCEEDED
+    with transaction(sessions) as session:
+        again = plans.stop_plan(session, plan_id=plan_id)
+    assert (again.status, again.is_stopping) == (PlanStatus.SUCCEEDED, False)
 
 
 @pytest.mark.usefixtures("runtime")

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
+import pytest
+
+from app.jobs import solve_child
 from app.jobs.child import ChildEnd, Ending, run_child
 from app.serialization import jsonable, load, make_snapshot
 from cluster_models.training.plan import NoPlan, Plan
 from solver.check import check_plan
-from solver.problem import PlanningProblem, SearchOptions
-from tests.plans import small_architecture, small_cluster, small_samples, small_workload
+from solver.problem import IsCancelled, OnProgress, PlanningProblem, Progress, SearchOptions
+from tests.plans import small_architecture, small_cluster, small_no_plan, small_samples, small_workload
 
 SMALL = PlanningProblem(make_snapshot(small_cluster(), small_samples()), small_architecture(), small_workload())
 
@@ -44,6 +49,28 @@ def test_it_answers_with_a_sound_plan_and_tells_of_progress(tmp_path: Path) -> N
     assert check_plan(load(Plan, end.answer["plan"]), SMALL) == ()
     assert progress
     assert progress[-1]["candidates_total"] > 0
+
+
+def test_enough_is_heard_once_a_plan_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that is asked to stop before goes on until then."""
+    heard: list[bool] = []
+
+    def plan(
+        _problem: object, _options: object, *, on_progress: OnProgress, is_cancelled: IsCancelled, on_draft: object
+    ) -> NoPlan:
+        newest = Progress(0.1, "search", 2, 1, None, 0.5, None, None)
+        for incumbent in (None, "tp2"):
+            on_progress(replace(newest, incumbent=incumbent))
+            heard.append(is_cancelled())
+        return small_no_plan()
+
+    enough = Event()
+    monkeypatch.setattr(solve_child, "ENOUGH", enough)
+    monkeypatch.setattr(solve_child, "plan", plan)
+    for _ in range(2):
+        solve_child.solve(solve_child.Request(SMALL, SearchOptions()), io.StringIO())
+        enough.set()
+    assert heard == [False, False, False, True]
 
 
 def test_nothing_fits_is_an_answer(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_rates_and_repairs_follow_from_the_reports(sessions: SessionFactory) -> 
         assert found.worst == (("n0", 2),)
         words = dict(reliability_figures(found))
         assert words["whole nodes"] == "1 outage, one every 10 days; back after 1 h on average (1 of them)"
-        assert words["of 1,000 nodes a day"].startswith("25 (")
+        assert words["per 1,000 nodes a day"].startswith("25 (")
 
 
 def test_a_cluster_without_reports_has_an_upper_end_only(tmp_path: Path) -> None:

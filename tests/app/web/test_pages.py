@@ -207,6 +207,11 @@ def test_progress_names_what_is_left_and_the_best_so_far(
     for words in ("50 of 200", "Best so far: tp2 pp2 dp2, 610.0 ms a step.", "590.0 ms", "3.30 %", 'value="0.750"'):
         assert words in answer.text
     assert "plan-finished" not in answer.headers
+    assert f'action="/plans/{plan_id}/stop"' in answer.text
+    assert browser.post(f"/plans/{plan_id}/stop").status_code == 200
+    stopping = browser.get(f"/plans/{plan_id}/progress").text
+    assert "The search ends with the best plan so far." in stopping
+    assert "/stop" not in stopping
     browser.post(f"/plans/{plan_id}/cancel")
     assert browser.get(f"/plans/{plan_id}/progress").headers["plan-finished"] == "yes"
     assert "cancelled" in browser.get(f"/plans/{plan_id}").text
