@@ -118,6 +118,21 @@ BAD: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
     "unknown node": ({"avoid_nodes": ["z"]}, "avoid_nodes", "is not a node of the cluster"),
     "unknown field": ({"objectiv": "gpus"}, "objectiv", "did you mean 'objective'"),
     "trace out of order": (_trace("0,5,5\n2,5,5\n1,5,5\n"), "trace", "row 3: comes before the arrival at 2 s"),
+    "class that the trace lacks": (
+        _trace("0,5,5\n1,5,5\n", classes=[{"name": "chat", "end_to_end_ms": 5}]),
+        "classes[0].name",
+        "give the trace a column class",
+    ),
+    "class of a trace with lengths": (
+        _trace("0,5,5\n1,5,5\n", classes=[CLASS]),
+        "classes[0].input_tokens",
+        "stands beside a trace",
+    ),
+    "class without lengths": (
+        {"input_tokens": None, "output_tokens": None, "classes": [{"name": "chat", "output_tokens": 5}]},
+        "classes[0].input_tokens",
+        "give a number, quantiles or a histogram",
+    ),
     "trace before its start": (
         _trace("-1,5,5\n"),
         "trace",
@@ -136,7 +151,6 @@ BAD: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
         "row 2: input and output tokens together are 131100, llama-3.1-8b takes 131072",
     ),
     "trace beside a load": (_trace("0,5,5\n1,5,5\n", concurrency=4.0), "concurrency", "stands beside a trace"),
-    "trace beside classes": (_trace("0,5,5\n1,5,5\n", classes=[CLASS]), "classes", "stands beside a trace"),
     "empty classes": (_classes(), "classes", "give at least one"),
     "classes beside mean lengths": (
         {"classes": [CLASS]},

@@ -89,13 +89,15 @@ class ServingWorkloadDocument(Document):
     output_tokens: Tokens | None = Field(None, description="Mean tokens of an answer, likewise.", examples=[1024])
     classes: Annotated[list[RequestClassDocument], Field(min_length=1, max_length=MOST_CLASSES)] | None = Field(
         None,
-        description="Requests of several kinds, all answered by the same replicas, in place of the mean lengths.",
+        description="Requests of several kinds, all answered by the same replicas, in place of the mean lengths; "
+        "beside a trace: names and limits of classes that it has.",
         examples=[None],
     )
     trace: Annotated[str, Field(min_length=1, max_length=MOST_TRACE_CHARACTERS)] | None = Field(
         None,
         description="Content of a file of arrivals, CSV or JSON lines, in place of lengths and load: columns "
-        "arrival_s, input_tokens, output_tokens, or those of Azure's, Mooncake's or BurstGPT's traces.",
+        "arrival_s, input_tokens, output_tokens, or those of Azure's, Mooncake's or BurstGPT's traces; class and "
+        "cached_tokens may stand beside them.",
         examples=[None],
     )
     concurrency: Annotated[Positive, Field(le=MOST_REQUESTS)] | None = Field(
@@ -205,9 +207,10 @@ class ServingWorkloadDocument(Document):
         """The workload of the lengths and whatever else is ``given``."""
         lengths = ("input_tokens", "output_tokens")
         if self.trace is not None:
-            self._refuse(*lengths, "classes", "concurrency", "requests_per_s", beside="a trace")
+            self._refuse(*lengths, "concurrency", "requests_per_s", beside="a trace")
             del given["concurrency"], given["requests_per_s"]
-            return ServingWorkload.traced(read_trace(self.trace), **given)
+            limited = tuple(_classes(self.classes or (), traced=True))
+            return ServingWorkload.traced(read_trace(self.trace), limited, **given)
         if self.classes is not None:
             self._refuse(*lengths, beside="classes")
             return ServingWorkload.mixed(tuple(_classes(self.classes)), **given)
@@ -258,7 +261,8 @@ class ServingWorkloadDocument(Document):
             kind="serving",
             input_tokens=None if load.is_mixed else round(load.input_tokens),
             output_tokens=None if load.is_mixed else round(load.output_tokens),
-            classes=[RequestClassDocument.from_class(each) for each in load.classes] or None,
+            classes=[RequestClassDocument.from_class(each, traced=load.trace is not None) for each in load.classes]
+            or None,
             trace=None if load.trace is None else trace_text(load.trace),
             concurrency=load.concurrency,
             requests_per_s=load.requests_per_s if load.trace is None else None,
@@ -288,10 +292,10 @@ class ServingWorkloadDocument(Document):
         )
 
 
-def _classes(documents: Sequence[RequestClassDocument]) -> Iterator[RequestClass]:
+def _classes(documents: Sequence[RequestClassDocument], *, traced: bool = False) -> Iterator[RequestClass]:
     for index, each in enumerate(documents):
         try:
-            yield each.to_class()
+            yield each.to_class(traced=traced)
         except InvalidWorkload as error:
             field = f"workload.classes[{index}].{error.field}"
             raise InvalidWorkload(field, error.value, error.problem, error.remedy) from error

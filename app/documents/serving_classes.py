@@ -70,11 +70,15 @@ class RequestClassDocument(Document):
     share: Positive = Field(
         1.0, description="Its part of the requests, relative to those of the other classes.", examples=[0.7]
     )
-    input_tokens: TokensOrSpread = Field(
-        description="Tokens of a prompt: all the same (a mean), or a distribution.", examples=[1024]
+    input_tokens: TokensOrSpread | None = Field(
+        None,
+        description="Tokens of a prompt: all the same (a mean), or a distribution; absent beside a trace.",
+        examples=[1024],
     )
-    output_tokens: TokensOrSpread = Field(
-        description="Tokens of an answer, likewise; independent of those of its prompt.", examples=[256]
+    output_tokens: TokensOrSpread | None = Field(
+        None,
+        description="Tokens of an answer, likewise; independent of those of its prompt.",
+        examples=[256],
     )
     prefix_share: PrefixShare = Field(
         0.0,
@@ -96,13 +100,22 @@ class RequestClassDocument(Document):
         examples=[None],
     )
 
-    def to_class(self) -> RequestClass:
-        """The domain value; raises ``InvalidWorkload`` with the field inside the class."""
+    def to_class(self, *, traced: bool = False) -> RequestClass:
+        """The domain value; raises ``InvalidWorkload`` with the field inside the class.
+
+        ``traced``: a trace says its lengths and its share.
+        """
+        if traced:
+            self._refuse_lengths()
+        inputs, outputs = (
+            Lengths((1.0,)) if traced else _lengths(getattr(self, name), name)
+            for name in ("input_tokens", "output_tokens")
+        )
         return RequestClass(
             name=self.name,
             share=self.share,
-            inputs=_lengths(self.input_tokens, "input_tokens"),
-            outputs=_lengths(self.output_tokens, "output_tokens"),
+            inputs=inputs,
+            outputs=outputs,
             prefix_share=self.prefix_share,
             time_to_first_token_s=seconds_of(self.time_to_first_token_ms),
             time_per_output_token_s=seconds_of(self.time_per_output_token_ms),
@@ -110,15 +123,28 @@ class RequestClassDocument(Document):
             limit_percentile=self.limit_percentile,
         )
 
+    def _refuse_lengths(self) -> None:
+        """Raise ``InvalidWorkload`` for whatever the trace says already."""
+        for name in ("input_tokens", "output_tokens", "share", "prefix_share"):
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise InvalidWorkload(name, None, "stands beside a trace, which says it", "leave it out")
+
     @classmethod
-    def from_class(cls, value: RequestClass) -> RequestClassDocument:
-        """The document of a class."""
+    def from_class(cls, value: RequestClass, *, traced: bool = False) -> RequestClassDocument:
+        """The document of a class, without what a trace says (``traced``)."""
+        said = (
+            {}
+            if traced
+            else {
+                "share": value.share,
+                "input_tokens": _tokens(value.inputs),
+                "output_tokens": _tokens(value.outputs),
+                "prefix_share": value.prefix_share,
+            }
+        )
         return cls(
             name=value.name,
-            share=value.share,
-            input_tokens=_tokens(value.inputs),
-            output_tokens=_tokens(value.outputs),
-            prefix_share=value.prefix_share,
+            **said,
             time_to_first_token_ms=milliseconds_of(value.time_to_first_token_s),
             time_per_output_token_ms=milliseconds_of(value.time_per_output_token_s),
             end_to_end_ms=milliseconds_of(value.end_to_end_s),
@@ -126,7 +152,9 @@ class RequestClassDocument(Document):
         )
 
 
-def _lengths(given: int | LengthsDocument, field: str) -> Lengths:
+def _lengths(given: int | LengthsDocument | None, field: str) -> Lengths:
+    if given is None:
+        raise InvalidWorkload(field, None, "is missing", "give a number, quantiles or a histogram")
     if isinstance(given, int):
         return Lengths((float(given),))
     try:

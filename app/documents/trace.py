@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -37,6 +37,10 @@ FORMATS: Final = (
     _Columns("Timestamp", "Request tokens", "Response tokens"),
 )
 """Our own; Azure's LLM inference traces (times of day); Mooncake's; BurstGPT's."""
+CACHED, CLASS, BLOCKS = "cached_tokens", "class", "hash_ids"
+"""Columns that may stand beside them: tokens of the prompt that are cached, the class, Mooncake's blocks."""
+BLOCK_TOKENS: Final = 512
+MOST_NAME: Final = 200
 
 
 def read_trace(text: str) -> Trace:
@@ -46,6 +50,9 @@ def read_trace(text: str) -> Trace:
     arrivals: list[float] = []
     prompts: list[int] = []
     answers: list[int] = []
+    cached: list[int | None] = []
+    classes: list[str | None] = []
+    known: set[int] = set()
     columns: _Columns | None = None
     for row, cells in enumerate(_rows(text), start=1):
         if row > MOST_ARRIVALS:
@@ -55,17 +62,68 @@ def read_trace(text: str) -> Trace:
         arrivals.append(_arrival(cells.get(columns.arrival), columns, row))
         prompts.append(_tokens(cells.get(columns.prompt), columns.prompt, row))
         answers.append(_tokens(cells.get(columns.answer), columns.answer, row))
+        cached.append(_cached(cells, prompts[-1], known, row))
+        classes.append(_class(cells[CLASS], row) if CLASS in cells else None)
     if columns is None:
         raise InvalidWorkload(_FIELD, "", "has no requests", "give one on each line below the head")
     if columns.arrival == "TIMESTAMP":
         arrivals = [each - arrivals[0] for each in arrivals]
-    return Trace(tuple(arrivals), tuple(prompts), tuple(answers))
+    beside = _whole(cached, f"{CACHED} or {BLOCKS}"), _whole(classes, CLASS)
+    return Trace(tuple(arrivals), tuple(prompts), tuple(answers), *beside)
 
 
 def trace_text(trace: Trace) -> str:
     """The trace in our own columns."""
-    rows = zip(trace.arrivals_s, trace.input_tokens, trace.output_tokens, strict=True)
-    return f"{_names(FORMATS[0])}\n" + "".join(f"{time!r},{prompt},{answer}\n" for time, prompt, answer in rows)
+    columns: dict[str, Sequence[object]] = {
+        FORMATS[0].arrival: trace.arrivals_s,
+        FORMATS[0].prompt: trace.input_tokens,
+        FORMATS[0].answer: trace.output_tokens,
+        CACHED: trace.cached_tokens,
+        CLASS: trace.classes,
+    }
+    named = {name: values for name, values in columns.items() if values}
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(named)
+    writer.writerows(zip(*named.values(), strict=True))
+    return text.getvalue()
+
+
+def _whole(values: Sequence[Any], name: str) -> tuple[Any, ...]:
+    """The column, empty where no row has it."""
+    rows = [row for row, value in enumerate(values, start=1) if value is None]
+    if len(rows) == len(values):
+        return ()
+    if rows:
+        raise InvalidWorkload(_FIELD, None, f"row {rows[0]}: lacks {name}", "give it in every row, or in none")
+    return tuple(values)
+
+
+def _cached(cells: Mapping[str, Any], prompt: int, known: set[int], row: int) -> int | None:
+    """Tokens of a prompt that are cached already, ``None`` where nothing is said of it."""
+    if CACHED in cells:
+        return _tokens(cells[CACHED], CACHED, row, least=0)
+    return min(_reused(cells[BLOCKS], known, row), prompt - 1) if BLOCKS in cells else None
+
+
+def _reused(cell: object, known: set[int], row: int) -> int:
+    """Tokens of the blocks at the start of a prompt that earlier ones have had, with a cache that forgets none.
+
+    A block's number stands for all tokens up to its end (Mooncake, arXiv 2407.00079, and its traces).
+    """
+    if not isinstance(cell, list) or not all(type(each) is int for each in cell):
+        raise InvalidWorkload(_FIELD, None, f"row {row}: {BLOCKS} must be a list of whole numbers", "leave it out")
+    start = next((place for place, block in enumerate(cell) if block not in known), len(cell))
+    known.update(cell)
+    return start * BLOCK_TOKENS
+
+
+def _class(cell: object, row: int) -> str:
+    name = cell.strip() if isinstance(cell, str) else ""
+    if not 1 <= len(name) <= MOST_NAME:
+        problem = f"row {row}: {CLASS} must be a name of 1 to {MOST_NAME} characters"
+        raise InvalidWorkload(_FIELD, _shown(cell), problem, "name the class of every request, or of none")
+    return name
 
 
 def _names(columns: _Columns) -> str:
@@ -117,10 +175,10 @@ def _arrival(cell: object, columns: _Columns, row: int) -> float:
     return found * columns.unit_s
 
 
-def _tokens(cell: object, column: str, row: int) -> int:
+def _tokens(cell: object, column: str, row: int, *, least: int = 1) -> int:
     found = _number(cell)
-    if not (1 <= found <= MOST_TOKENS and found == int(found)):
-        problem = f"row {row}: {column} must be a whole number from 1 to {MOST_TOKENS}"
+    if not (least <= found <= MOST_TOKENS and found == int(found)):
+        problem = f"row {row}: {column} must be a whole number from {least} to {MOST_TOKENS}"
         raise InvalidWorkload(_FIELD, _shown(cell), problem, "leave out requests that failed")
     return int(found)
 

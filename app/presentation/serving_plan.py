@@ -34,8 +34,9 @@ from app.presentation.serving_words import (
     rate_words,
     statistic_words,
 )
-from cluster_models.serving.figures import Interval, Percentiles
+from cluster_models.serving.figures import Interval, Percentiles, Replay
 from cluster_models.serving.plan import IdleReason, PlannedPool, ServingPlan, ServingWarning, ServingWarningKind
+from cluster_models.serving.workload import ServingWorkload
 from cluster_models.training.plan import Provenance, StopReason
 
 _ENDED: Final = {
@@ -213,15 +214,22 @@ def replays(plan: ServingPlan) -> Iterator[ReplayRow]:
         workload = plan.models[each.model].workload
         pairs = (found.first_token, found.expected_first_token), (found.token, found.expected_token)
         for place, (simulated, expected) in enumerate(pairs):
-            limit, value = workload.limits_s[place], found.limited_s.values_s[place]
-            statistic = statistic_words(workload.limit_percentile)
             yield ReplayRow(
                 model=f"{plan.models[each.model].architecture.name}, {plural(found.requests, 'request')}",
                 name=_LATENCIES[place],
                 simulated=_seconds(simulated),
                 expected=_seconds(expected),
-                misses=f"its {statistic} of {seconds(value)} misses the limit" if value > limit else "",
+                misses="; ".join(_misses(workload, found, place)),
             )
+
+
+def _misses(workload: ServingWorkload, found: Replay, latency: int) -> Iterator[str]:
+    """Limits on a latency that the simulation misses, over all requests and in classes."""
+    names = ("", *(f" in {name}" for name in workload.class_names))
+    for group, (name, share) in enumerate(zip(names, workload.limit_shares, strict=True)):
+        value = found.limited_s.values_s[3 * group + latency]
+        if value > workload.limits_s[3 * group + latency]:
+            yield f"its {statistic_words(share)}{name} of {seconds(value)} misses the limit"
 
 
 def _seconds(found: Percentiles) -> tuple[str, str, str]:

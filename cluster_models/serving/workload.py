@@ -8,7 +8,8 @@ each and sends the key-value cache from one to the other.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import fmean
 from typing import Any, Final
@@ -18,7 +19,7 @@ from cluster_models.errors import InvalidConfiguration, InvalidWorkload
 from cluster_models.model.architecture import Architecture
 from cluster_models.serving.adapters import ServedAdapters
 from cluster_models.serving.engines import DEFAULT_ENGINE, ServingEngine
-from cluster_models.serving.requests import MOST_CLASSES, RequestClass, check_limits, limits_of
+from cluster_models.serving.requests import MOST_CLASSES, Lengths, RequestClass, check_limits, limits_of
 from cluster_models.serving.traces import Trace
 
 MOST_REQUESTS: Final = 10**6
@@ -150,10 +151,14 @@ class ServingWorkload:
     trace: Trace | None = None
 
     @classmethod
-    def traced(cls, trace: Trace, **given: Any) -> ServingWorkload:
-        """Requests as in ``trace``, with its means and at its rate; raises ``InvalidWorkload``."""
+    def traced(cls, trace: Trace, limited: Sequence[RequestClass] = (), **given: Any) -> ServingWorkload:
+        """Requests as in ``trace``, with its means and at its rate; raises ``InvalidWorkload``.
+
+        ``limited`` have the limits of classes that the trace names, their lengths and shares being the trace's.
+        """
         inputs, outputs = fmean(trace.input_tokens), fmean(trace.output_tokens)
-        return cls(inputs, outputs, requests_per_s=trace.requests_per_s, trace=trace, **given)
+        classes = tuple(_traced_classes(trace, limited))
+        return cls(inputs, outputs, requests_per_s=trace.requests_per_s, classes=classes, trace=trace, **given)
 
     @classmethod
     def mixed(cls, classes: tuple[RequestClass, ...], **given: Any) -> ServingWorkload:
@@ -190,7 +195,11 @@ class ServingWorkload:
         for index, name in enumerate(names):
             if name in names[:index]:
                 raise InvalidWorkload(f"workload.classes[{index}].name", name, "another class has this name")
-        if self.classes and self.prefix_share:
+        if self.trace is not None:
+            if self.trace.cached_tokens and self.prefix_share:
+                problem = "stands beside a trace that says which tokens are cached"
+                raise InvalidWorkload("workload.prefix_share", self.prefix_share, problem, "leave it out")
+        elif self.classes and self.prefix_share:
             remedy = "give prefix_share of each class"
             raise InvalidWorkload("workload.prefix_share", self.prefix_share, "belongs to classes here", remedy)
 
@@ -236,7 +245,9 @@ class ServingWorkload:
     @property
     def new_tokens(self) -> float:
         """Mean tokens of a prompt that are prefilled, the others being cached."""
-        if not self.classes:
+        if self.trace is not None and self.trace.new_tokens is not None:
+            return self.trace.new_tokens
+        if self.trace is not None or not self.classes:
             return self.input_tokens * (1.0 - self.prefix_share)
         total = sum(each.share for each in self.classes)
         return sum(each.share / total * each.inputs.mean * (1.0 - each.prefix_share) for each in self.classes)
@@ -270,6 +281,23 @@ class ServingWorkload:
             return self.cache
         narrow = self.engine.narrow_cache and self.weights is not WeightFormat.BF16
         return CacheFormat.FP8 if narrow else CacheFormat.BF16
+
+
+def _traced_classes(trace: Trace, limited: Sequence[RequestClass]) -> Iterator[RequestClass]:
+    """The classes of ``trace`` in its order, with mean lengths, and limits where ``limited`` has some."""
+    names = trace.class_names
+    for index, each in enumerate(limited):
+        if each.name not in names:
+            known = f"the trace names {', '.join(names)}" if names else "give the trace a column class"
+            raise InvalidWorkload(f"workload.classes[{index}].name", each.name, "is no class of the trace", known)
+    limits = {each.name: each for each in limited}
+    for name in names:
+        rows = [row for row, own in enumerate(trace.classes) if own == name]
+        inputs, outputs = (
+            Lengths((fmean(column[row] for row in rows),)) for column in (trace.input_tokens, trace.output_tokens)
+        )
+        own = limits.get(name) or RequestClass(name, 1.0, inputs, outputs)
+        yield replace(own, share=float(len(rows)), inputs=inputs, outputs=outputs)
 
 
 @dataclass(frozen=True, slots=True)

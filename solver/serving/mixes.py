@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from cluster_models.serving.traces import Trace
 from cluster_models.serving.workload import ServingWorkload
 from solver.serving.loads import FloatArray, Loads
 from solver.serving.steps import prompt_flops
@@ -82,9 +83,9 @@ def mix_of(workload: ServingWorkload) -> Mix:
     if workload.trace is not None:
         pairs = (workload.trace.input_tokens, workload.trace.output_tokens)
         inputs, outputs = (np.array(each, dtype=np.float64) for each in pairs)
-        number = len(inputs)
-        new = _new(inputs, workload.prefix_share)
-        return Mix(np.full(number, 1.0 / number), inputs, new, outputs, np.zeros(number, dtype=np.int64))
+        number, cached = len(inputs), workload.trace.cached_tokens
+        new = inputs - np.array(cached) if cached else _new(inputs, workload.prefix_share)
+        return Mix(np.full(number, 1.0 / number), inputs, new, outputs, class_numbers(workload.trace))
     if not workload.classes:
         inputs, outputs = np.array([float(workload.input_tokens)]), np.array([float(workload.output_tokens)])
         return Mix(np.ones(1), inputs, _new(inputs, workload.prefix_share), outputs, np.zeros(1, dtype=np.int64))
@@ -96,6 +97,12 @@ def mix_of(workload: ServingWorkload) -> Mix:
         outputs = np.tile(np.array(each.outputs.tokens, dtype=np.float64), len(each.inputs.tokens))
         parts.append((shares, inputs, _new(inputs, each.prefix_share), outputs, np.full(len(inputs), index)))
     return Mix(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def class_numbers(trace: Trace) -> npt.NDArray[np.int64]:
+    """The class of each request (n,) by number, 0 where the trace names none."""
+    places = {name: place for place, name in enumerate(trace.class_names)}
+    return np.array([places[name] for name in trace.classes] or [0] * trace.requests, dtype=np.int64)
 
 
 def _new(inputs: FloatArray, prefix_share: float) -> FloatArray:

@@ -13,6 +13,7 @@ from cluster_models.serving.workload import ServingWorkload
 from solver.candidates import IntArray
 from solver.serving.cases import ServingCase, arrays_of
 from solver.serving.loads import FloatArray
+from solver.serving.mixes import class_numbers
 from solver.serving.percentiles import percentiles_of
 from solver.serving.predict import steady_under
 from solver.serving.rates import Effects, Fitted, rates_of
@@ -42,7 +43,7 @@ def replayed(
         expected += shares[number] * np.array([each.values_s for each in found])
         own = np.flatnonzero(turns == number)
         if len(own):
-            answered = simulate_trace(arrays, rates, _part(trace, own))
+            answered = simulate_trace(arrays, rates, trace.part(own.tolist()))
             first[own], token[own] = answered.first_token_s, answered.token_s
     decoded = token[outputs > 1] if (outputs > 1).any() else token
     return Replay(
@@ -51,7 +52,7 @@ def replayed(
         token=_percentiles(decoded),
         expected_first_token=Percentiles(*expected[0].tolist()),
         expected_token=Percentiles(*expected[1].tolist()),
-        limited_s=_limited(workload, first, decoded, first + (outputs - 1.0) * token),
+        limited_s=_limited(workload, trace, first, token, first + (outputs - 1.0) * token),
     )
 
 
@@ -62,20 +63,17 @@ def _turns(shares: Sequence[float], requests: int) -> IntArray:
     return np.asarray(groups[np.argsort(np.concatenate(due), kind="stable")][:requests])
 
 
-def _part(trace: Trace, rows: IntArray) -> Trace:
-    return Trace(
-        *(
-            tuple(values[row] for row in rows)
-            for values in (trace.arrivals_s, trace.input_tokens, trace.output_tokens)
-        )
-    )
-
-
 def _percentiles(values: FloatArray) -> Percentiles:
     return Percentiles(*np.quantile(values, SHARES).tolist())
 
 
-def _limited(workload: ServingWorkload, *latencies: FloatArray) -> LimitedLatencies:
-    share = workload.limit_percentile
-    found = [float(each.mean() if share is None else np.quantile(each, share)) for each in latencies]
-    return LimitedLatencies.of(found, ())
+def _limited(workload: ServingWorkload, trace: Trace, *latencies: FloatArray) -> LimitedLatencies:
+    """What the limits hold for, over all requests and in each class; times per token of longer answers than one."""
+    numbers, outputs = class_numbers(trace), np.array(trace.output_tokens)
+    groups = [np.ones(trace.requests, dtype=bool), *(numbers == own for own in range(len(trace.class_names)))]
+    found = []
+    for own, share in zip(groups, workload.limit_shares, strict=True):
+        longer = own & (outputs > 1)
+        for rows, values in zip((own, longer if longer.any() else own, own), latencies, strict=True):
+            found.append(float(values[rows].mean() if share is None else np.quantile(values[rows], share)))
+    return LimitedLatencies.of(found, trace.class_names)

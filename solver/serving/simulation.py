@@ -50,7 +50,7 @@ def simulate_trace(arrays: Arrays, rates: Rates, trace: Trace) -> Answered:
     traffic = arrays.traffic
     inputs = np.array(trace.input_tokens, dtype=np.float64)
     outputs = np.array(trace.output_tokens, dtype=np.float64)
-    cached = _cached(arrays, inputs)
+    cached = np.array(trace.cached_tokens, dtype=np.float64) if trace.cached_tokens else _cached(arrays, inputs)
     held = float((outputs * (inputs + outputs / 2.0)).sum() / outputs.sum())
     tables = step_tables(arrays, rates, context=held, longest=float(inputs.max()))
     worker = _Worker(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from app.documents.trace import read_trace, trace_text
@@ -9,6 +11,7 @@ from cluster_models.errors import InvalidWorkload
 from cluster_models.serving.traces import Trace
 
 EXPECTED = Trace((0.0, 1.5, 1.5), (1024, 300, 8), (12, 1, 500))
+MOONCAKE = '{"timestamp": 0, "input_length": 5, "output_length": 5'
 HEAD = "arrival_s,input_tokens,output_tokens\n"
 TEXTS = {
     "ours": HEAD + "0,1024,12\n1.5,300,1\n\n1.5,8,500\n",
@@ -36,9 +39,37 @@ def test_public_traces_are_read_as_they_are(text: str) -> None:
     assert read_trace(trace_text(found)) == found
 
 
+def test_blocks_that_earlier_prompts_had_are_cached() -> None:
+    """512 tokens each, from the start of a prompt on, the last one cut; one token at least is computed."""
+    blocks = [(1500, [0, 1, 2]), (1200, [0, 1, 7]), (1500, [0, 1, 2]), (600, [9, 1])]
+    rows = [{"timestamp": 0, "input_length": tokens, "output_length": 1, "hash_ids": own} for tokens, own in blocks]
+    found = read_trace("\n".join(map(json.dumps, rows)))
+    assert found.cached_tokens == (0, 1024, 1499, 0)
+    assert found.new_tokens == (1500 + 176 + 1 + 600) / 4
+    assert read_trace(trace_text(found)) == found
+
+
+def test_rows_name_their_class_and_what_is_cached() -> None:
+    """Beside the columns of any format; they are written and read again, with commas in names too."""
+    found = read_trace('arrival_s,input_tokens,output_tokens,class,cached_tokens\n0,10,5,"a, b",9\n1,10,5,c,0\n')
+    assert (found.classes, found.cached_tokens) == (("a, b", "c"), (9, 0))
+    assert read_trace(trace_text(found)) == found
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        (HEAD.replace("\n", ",class\n") + "0,5,5,a\n1,5,5,\n", "row 2: class must be a name"),
+        (
+            HEAD.replace("\n", ",cached_tokens\n") + "0,5,5,5\n",
+            "row 1: cached_tokens must be at least 0 and below the 5",
+        ),
+        (
+            HEAD.replace("\n", ",cached_tokens\n") + "0,5,5,-1\n",
+            "row 1: cached_tokens must be a whole number from 0",
+        ),
+        (MOONCAKE + ', "hash_ids": [0.5]}', "row 1: hash_ids must be a list of whole numbers"),
+        (MOONCAKE + ', "hash_ids": [0]}\n' + MOONCAKE + "}", "row 2: lacks cached_tokens or hash_ids"),
         ("", "is empty"),
         (HEAD, "has no requests"),
         ("a,b\n1,2\n", "lacks columns"),

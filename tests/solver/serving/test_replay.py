@@ -11,6 +11,7 @@ from cluster_models.errors import InvalidWorkload
 from cluster_models.model.catalogue import catalogue_model
 from cluster_models.serving.checks import check_serving
 from cluster_models.serving.goal import ServedModel
+from cluster_models.serving.requests import Lengths, RequestClass
 from cluster_models.serving.traces import Trace
 from cluster_models.serving.workload import ServingWorkload, WeightFormat
 from solver.serving.cases import ServingCase
@@ -91,6 +92,46 @@ def test_a_plan_is_replayed_on_its_groups() -> None:
     assert replay is not None
     assert replay.limited_s.token_s == replay.token.p90_s
     assert replay.token.p90_s == pytest.approx(plan.figures[0].limited_s.token_s, rel=0.3)
+
+
+def test_classes_of_a_trace_have_limits_of_their_own() -> None:
+    """The trace's lengths and shares; the plan keeps the limit of a class, and the replay says how well."""
+    plain = _trace(12.0, 400)
+    trace = replace(plain, classes=tuple("long" if each > 1000 else "chat" for each in plain.input_tokens))
+    limit = RequestClass("long", 1.0, Lengths((1.0,)), Lengths((1.0,)), time_to_first_token_s=0.2)
+    load = ServingWorkload.traced(trace, (limit,), weights=WeightFormat.FP8, limit_percentile=0.9)
+    assert set(load.class_names) == {"long", "chat"}
+    own = next(each for each in load.classes if each.name == "long")
+    assert own.inputs.mean > 1000
+    assert own.share == trace.classes.count("long")
+    plan = sound_plan(
+        problem(nodes(1, gpus=2), ServedModel(catalogue_model("llama-3.1-8b"), load), objective="gpus")
+    )
+    replay = plan.figures[0].replay
+    assert replay is not None
+    for found in (plan.figures[0].limited_s, replay.limited_s):
+        long, chat = (next(each for each in found.classes if each.name == name) for name in ("long", "chat"))
+        assert chat.first_token_s < long.first_token_s <= 0.2
+    with pytest.raises(InvalidWorkload, match="is no class of the trace"):
+        ServingWorkload.traced(trace, (replace(limit, name="lnog"),))
+
+
+def test_cached_tokens_of_a_trace_are_not_prefilled() -> None:
+    """Half of every prompt, said row by row, is the prefix share of one half."""
+    plain = _trace(4.0, 500)
+    halves = replace(plain, cached_tokens=tuple(each // 2 for each in plain.input_tokens))
+    cached, stated, whole = (
+        replayed([_case(trace, **given)], [1.0])
+        for trace, given in ((halves, {}), (plain, {"prefix_share": 0.5}), (plain, {}))
+    )
+    assert cached is not None
+    assert stated is not None
+    assert whole is not None
+    for name in ("first_token", "expected_first_token"):
+        assert getattr(cached, name).p50_s == pytest.approx(getattr(stated, name).p50_s, rel=0.02)
+        assert getattr(cached, name).p50_s < 0.9 * getattr(whole, name).p50_s
+    with pytest.raises(InvalidWorkload, match="stands beside a trace that says"):
+        _case(halves, prefix_share=0.5)
 
 
 def test_a_row_beyond_the_context_is_named() -> None:
