@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends, Header
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.answers.addresses import Moment
@@ -104,6 +104,33 @@ class PingMessage(_Message):
 Message = ReplanMessage | UnknownNamesMessage | PingMessage
 
 
+def signed(
+    _message_id: Annotated[
+        str,
+        Header(
+            alias="webhook-id",
+            description="Id of the message, the same at every attempt: who has seen it may ignore it.",
+            examples=["msg_0f4d2c8e6b7a4c55"],
+        ),
+    ],
+    _sent_at: Annotated[
+        str,
+        Header(
+            alias="webhook-timestamp", description="Seconds since 1970 of this attempt.", examples=["1795910400"]
+        ),
+    ],
+    _signature: Annotated[
+        str,
+        Header(
+            alias="webhook-signature",
+            description="v1, a comma and the HMAC-SHA256 of id, timestamp and body, joined by dots, in Base64.",
+            examples=["v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4="],
+        ),
+    ],
+) -> None:
+    """Headers of every message, as Standard Webhooks says."""
+
+
 def describe(webhooks: APIRouter) -> None:
     """Add the messages to the description; nobody calls them here."""
 
@@ -121,6 +148,7 @@ def describe(webhooks: APIRouter) -> None:
             name,
             endpoint,
             methods=["POST"],
+            dependencies=[Depends(signed)],
             operation_id=endpoint.__name__,
             status_code=204,
             response_description="Taken.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -107,11 +108,19 @@ def test_a_message_is_signed_and_sent_again_until_it_is_taken(
             read = Webhook(made.secret).verify(body, headers)
             assert (read["type"], read["data"]) == ("replan.proposed", {"n": "ä"})
             assert headers["webhook-id"] == delivery_id
+            assert {name for name in headers if name.startswith("webhook-")} == _described_headers()
             assert headers["host"].startswith("localhost:")
         with pytest.raises(WebhookVerificationError):
             Webhook(webhooks.new_secret()).verify(*reversed(got[0]))
     row = _row(sessions, delivery_id)
     assert (row.attempts, row.last_status, row.last_error) == (2, 200, None)
+
+
+def _described_headers() -> set[str]:
+    """Headers that the description gives every message."""
+    described = json.loads((Path(__file__).parents[2] / "openapi.json").read_text())["webhooks"].values()
+    (names,) = {frozenset(each["name"] for each in one["post"]["parameters"]) for one in described}
+    return set(names)
 
 
 @on_sqlite
