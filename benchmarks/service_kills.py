@@ -1,6 +1,7 @@
 """Plans that are queued while web process, workers and database are killed: none is lost, and each ends once.
 
 python -m benchmarks.service_kills [--plans 1000] [--kills 20] [--seed 1]
+python -m benchmarks.service_kills --real-solver --plans 60 --kills 6
 
 Two workers on PostgreSQL, and a stand-in that solves in a tenth of a second; whoever is killed starts again.
 Each plan is asked for with a key of its own until it is accepted, as clients do, by several clients at once; kills
@@ -26,6 +27,7 @@ import httpx2
 import psutil
 
 from app.api.v1.answers import PREFIX
+from app.db.status import PlanStatus
 from app.documents.reading import parse_text
 from benchmarks.service_scale import EXAMPLES, Site, is_up, metrics, site, store, wait
 
@@ -41,10 +43,11 @@ def main() -> int:
     parser.add_argument("--plans", type=int, default=1000)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--real-solver", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, site() as empty, contextlib.ExitStack() as stack:
         ledger = Path(folder, "ledger")
-        here = _with_stand_in(empty, ledger)
+        here = _quick_to_notice(empty, None if given.real_solver else ledger)
         running = {name: stack.enter_context(here.process(name.partition(" ")[0])) for name in KILLED[:3]}
 
         def revive() -> None:
@@ -65,7 +68,7 @@ def main() -> int:
             each.start()
         chance, killed = random.Random(given.seed), collections.Counter[str]()  # noqa: S311 - no secret
         for before in sorted(chance.sample(range(given.plans), given.kills)):
-            wait(lambda before=before: revive() or _ends(ledger) >= before, within_s=LONGEST_S)
+            wait(lambda before=before: revive() or _ended(here) >= before, within_s=LONGEST_S)
             name = chance.choice(KILLED)
             killed[name] += 1
             if name == "database":
@@ -77,23 +80,28 @@ def main() -> int:
             time.sleep(0.5)
         wait(lambda: revive() or _open(here) == 0, within_s=LONGEST_S)
         states, listed = _states(client)
-        ends = _ends(ledger)
+        ends = 0 if given.real_solver else ledger.read_text().splitlines().count("end")
     print(f"{given.kills} kills: {', '.join(f'{name} {count}' for name, count in sorted(killed.items()))}")
-    print(f"{len(accepted)} plans accepted, {listed} stored: {states}; {ends} solves came to their end")
+    more = "" if given.real_solver else f"; {ends} solves came to their end"
+    print(f"{len(accepted)} plans accepted, {listed} stored: {states}{more}")
     return 0 if states == {"succeeded": given.plans} and len(set(accepted)) == listed == given.plans else 1
 
 
-def _with_stand_in(here: Site, ledger: Path) -> Site:
-    solver = [sys.executable, str(SOLVER.absolute()), json.dumps({"ledger": str(ledger), "seconds": 0.1})]
-    more = {"SOLVE_COMMAND": json.dumps(solver), "HEARTBEAT_S": "0.5", "WORKER_LOST_AFTER_S": "5"}
+def _quick_to_notice(here: Site, ledger: Path | None) -> Site:
+    """The site with workers that notice soon who is gone, and with the stand-in where there is a ledger for it."""
+    more = {"HEARTBEAT_S": "0.5", "WORKER_LOST_AFTER_S": "5"}
+    if ledger is not None:
+        solver = [sys.executable, str(SOLVER.absolute()), json.dumps({"ledger": str(ledger), "seconds": 0.1})]
+        more["SOLVE_COMMAND"] = json.dumps(solver)
     return dataclasses.replace(
         here, environment=here.environment | {f"MESHWRIGHT_{name}": value for name, value in more.items()}
     )
 
 
-def _ends(ledger: Path) -> int:
-    """Solves that came to their end."""
-    return ledger.read_text().splitlines().count("end") if ledger.exists() else 0
+def _ended(here: Site) -> int:
+    """Plans that came to their end; 0 where nobody says."""
+    states = _counts(here)
+    return 0 if states is None else sum(states.values()) - states["queued"] - states["running"]
 
 
 def _ask(here: Site, numbers: range, accepted: list[str]) -> None:
@@ -128,11 +136,17 @@ def _kill_database(here: Site) -> None:
 
 def _open(here: Site) -> int | None:
     """Plans that wait or run; ``None`` where nobody says."""
+    states = _counts(here)
+    return None if states is None else states["queued"] + states["running"]
+
+
+def _counts(here: Site) -> collections.Counter[str] | None:
+    """Plans by status; ``None`` where nobody says."""
     with contextlib.suppress(httpx2.TransportError):
         lines = dict(line.rsplit(" ", 1) for line in metrics(here).splitlines() if line.startswith("meshwright_"))
         if lines["meshwright_database_up"] == "1.0":
-            counts = (lines.get(f'meshwright_plans{{status="{state}"}}', "0") for state in ("queued", "running"))
-            return sum(int(float(count)) for count in counts)
+            counts = {state: lines.get(f'meshwright_plans{{status="{state}"}}', "0") for state in PlanStatus}
+            return collections.Counter({state: int(float(count)) for state, count in counts.items()})
     return None
 
 

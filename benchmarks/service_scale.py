@@ -120,7 +120,9 @@ def reads(seconds: float) -> None:
     """Reads a second, and how long they took, while two workers solve."""
     with site() as here, here.web() as (web, client), here.process("worker"), here.process("worker"):
         store(client, "h100-17-nodes")
-        plan = [_asked(client, "h100-17-nodes", "llama-3-70b", "llama-3-70b-8k", limit_s=600.0) for _ in range(2)]
+        plan = [
+            ask_for_plan(client, "h100-17-nodes", "llama-3-70b", "llama-3-70b-8k", limit_s=600.0) for _ in range(2)
+        ]
         wait(lambda: all(client.get(f"/plans/{each}").json()["status"] == "running" for each in plan))
         paths = [f"{PREFIX}/clusters", f"{PREFIX}/plans", f"{PREFIX}/plans/{plan[0]}"]
         print(f"While two plans are solved, on {CONNECTIONS} connections:")
@@ -182,7 +184,7 @@ def workers(plans: int) -> None:
             wait(lambda number=number: f"meshwright_workers {number}.0" in metrics(here))
             began = time.perf_counter()
             for _ in range(plans):
-                _asked(client, "two-nodes", "llama-3-8b", "llama-3-8b-small", limit_s=10.0)
+                ask_for_plan(client, "two-nodes", "llama-3-8b", "llama-3-8b-small", limit_s=10.0)
             wait(lambda: f'meshwright_plans{{status="succeeded"}} {plans}.0' in metrics(here), within_s=3600.0)
             took = time.perf_counter() - began
             used = sum(map(_cpu_s, solving))
@@ -197,7 +199,7 @@ def store(client: httpx2.Client, name: str) -> None:
     client.post("/clusters", json=body).raise_for_status()
 
 
-def _asked(client: httpx2.Client, cluster: str, model: str, workload: str, *, limit_s: float) -> str:
+def ask_for_plan(client: httpx2.Client, cluster: str, model: str, workload: str, *, limit_s: float) -> str:
     """Id of a plan that is searched for until its limit, or to its end."""
     document = parse_text((EXAMPLES / "workloads" / f"{workload}.yaml").read_text("utf-8"), what=workload)
     options = {"time_limit_s": limit_s, "gap": 0.0, "effort": 4}
@@ -211,7 +213,7 @@ def _write(here: Site, done: threading.Event) -> None:
         for round_ in itertools.count():
             if done.wait(2.0):
                 return
-            _asked(client, "two-nodes", "llama-3-8b", "llama-3-8b-small", limit_s=10.0)
+            ask_for_plan(client, "two-nodes", "llama-3-8b", "llama-3-8b-small", limit_s=10.0)
             table = {
                 "tool": "made",
                 "collective": "alltoall",
