@@ -143,7 +143,8 @@ def report(
     both = [bool(each) for each in known.all(axis=1)]
     for column, figure in enumerate(FIGURES):
         yield from ("", f"Error of the {figure}: median, and that of nine in ten rows", "")
-        yield f"| rows | number | {' | '.join(each.name for each in sides)} | first nearer than third |"
+        names = " | ".join(each.name for each in sides)
+        yield f"| rows | number | {names} | share of rows where the first is nearer than aiconfigurator |"
         yield "|---|---:|" + "---:|" * (len(sides) + 1)
         for name, members in _groups(picked, both):
             errors = [np.abs(each.figures[members, column] / truth[members, column] - 1) for each in sides]
@@ -156,6 +157,8 @@ def report(
     kept = np.flatnonzero(both)
     for side in sides[:3]:
         for each in choices_of([picked[row] for row in kept], side.figures[kept], truth[kept]):
+            if each.groups < LEAST_ROWS:
+                continue
             yield (
                 f"| {each.kind} | {each.groups} | {side.name} | {each.median_regret:.1%} | {each.p90_regret:.1%} "
                 f"| {each.near:.0%} |"
