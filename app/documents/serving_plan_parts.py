@@ -212,9 +212,9 @@ class LatencyPercentilesDocument(ValueDocument[Percentiles]):
 
 
 class ReplayDocument(ValueDocument[Replay]):
-    """The trace of the workload, simulated step by step on the plan, beside what the closed form expects."""
+    """The workload's trace, or requests drawn from its classes, simulated step by step beside the closed form."""
 
-    requests: int = Field(description="Requests of the trace.", examples=[19366])
+    requests: int = Field(description="Requests simulated.", examples=[19366])
     time_to_first_token: Annotated[LatencyPercentilesDocument, Holds("first_token")] = Field(
         description="Simulated."
     )
@@ -253,7 +253,9 @@ class ModelFiguresDocument(ValueDocument[ModelFigures]):
         description="Whether runs of this engine on this kind of GPU were measured.", examples=[True]
     )
     replay: ReplayDocument | None = Field(
-        None, description="The workload's trace on the plan; null without one.", examples=[None]
+        None,
+        description="The workload's trace on the plan, or requests drawn from classes at a rate; else null.",
+        examples=[None],
     )
 
 

@@ -55,7 +55,7 @@ class ClassPercentilesDocument(BaseModel):
 
 
 class ReplayPredictionDocument(BaseModel):
-    """Percentiles of the requests of a trace, simulated step by step; those beside it are the closed form's."""
+    """Percentiles of requests simulated step by step; those beside it are the closed form's."""
 
     requests: int
     time_to_first_token_percentiles_ms: PercentilesDocument
@@ -131,7 +131,8 @@ class ServingPredictionDocument(BaseModel):
     time_per_output_token_percentiles_ms: PercentilesDocument
     classes: list[ClassPercentilesDocument] = Field(description="Percentiles of each class of requests.")
     replay: ReplayPredictionDocument | None = Field(
-        description="The trace simulated step by step on the configuration; null where the workload has none."
+        description="The workload's trace, or requests drawn from classes at a rate, simulated step by step on the "
+        "configuration; null without either."
     )
     output_tokens_per_s: IntervalDocument
     output_tokens_per_s_per_gpu: float

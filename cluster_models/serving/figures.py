@@ -70,7 +70,7 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A trace simulated step by step, and what the closed form expects of its rate, lengths and burstiness.
+    """Requests of a trace or drawn from classes, simulated step by step, and what the closed form expects of them.
 
     ``limited_s``: what limits hold for, as simulated; times per token are of answers of more than one.
     """

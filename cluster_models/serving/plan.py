@@ -19,7 +19,7 @@ class ModelFigures:
     """Prediction for all requests to one model; latencies are means over its groups by their shares.
 
     ``limited_s`` are the latencies that limits hold for, of the group where each is longest; ``replay`` is that of
-    the workload's trace.
+    the workload's trace or classes.
 
     ``measured_engine``: runs of this engine on this kind of GPU are among those that the rates were fitted to.
     """

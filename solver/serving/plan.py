@@ -138,13 +138,14 @@ def _plan(
 
 
 def _replay(served: ServedModel, settled: Settled) -> Replay | None:
-    """The trace of a model, if it has one, at its own rate on the model's groups."""
-    trace = served.workload.trace
-    if trace is None:
+    """The trace of a model at its own rate, or requests drawn from its classes at the plan's, on its groups."""
+    workload = served.workload
+    if workload.requests_per_s is None or not workload.is_mixed:
         return None
+    rate = float(settled.at.requests_per_s.sum()) if workload.trace is None else workload.requests_per_s
     shares = (settled.at.requests_per_s / settled.at.requests_per_s.sum()).tolist()
     parts = zip(settled.groups, settled.zones, shares, strict=True)
-    cases = [case_of(served, placed, zone, share * trace.requests_per_s) for placed, zone, share in parts]
+    cases = [case_of(served, placed, zone, share * rate) for placed, zone, share in parts]
     return replayed(cases, shares)
 
 

@@ -1,8 +1,9 @@
-"""A trace of arrivals on the groups of a plan, step by step, beside what the closed form says of its rate."""
+"""A trace of arrivals, or requests drawn from classes, step by step on groups of a plan, beside the closed form."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -12,27 +13,32 @@ from cluster_models.serving.traces import Trace
 from cluster_models.serving.workload import ServingWorkload
 from solver.candidates import IntArray
 from solver.serving.cases import ServingCase, arrays_of
+from solver.serving.drawing import drawn_trace
 from solver.serving.loads import FloatArray
-from solver.serving.mixes import class_numbers
 from solver.serving.percentiles import percentiles_of
 from solver.serving.predict import steady_under
 from solver.serving.rates import Effects, Fitted, rates_of
 from solver.serving.simulation import simulate_trace
 
 SHARES: Final = (0.5, 0.9, 0.99)
+WARM_UP: Final = 10
+"""Per cent of drawn requests that come before those that count."""
 
 
 def replayed(
     cases: Sequence[ServingCase], shares: Sequence[float], effects: Effects | Fitted | None = None
 ) -> Replay | None:
-    """The trace of the cases' workload, divided over them by ``shares``; ``None`` where it has none.
+    """The trace of the cases' workload, or one drawn from its classes, divided over the cases by ``shares``.
+
+    ``None`` where there is neither.  Of a drawn one the first tenth, which meets idle workers, does not count.
 
     Raises ``InvalidWorkload`` as ``predict_serving`` does.
     """
     workload = cases[0].workload
-    if workload.trace is None:
+    drawn = drawn_trace(_together(workload, shares[0]))
+    trace = workload.trace or drawn
+    if trace is None:
         return None
-    trace = workload.trace
     outputs = np.array(trace.output_tokens, dtype=np.float64)
     first, token = np.empty_like(outputs), np.empty_like(outputs)
     expected = np.zeros((2, len(SHARES)))
@@ -45,6 +51,9 @@ def replayed(
         if len(own):
             answered = simulate_trace(arrays, rates, trace.part(own.tolist()))
             first[own], token[own] = answered.first_token_s, answered.token_s
+    if drawn is not None:
+        rows = np.arange(WARM_UP * trace.requests // 100, trace.requests)
+        trace, first, token, outputs = trace.part(rows.tolist()), first[rows], token[rows], outputs[rows]
     decoded = token[outputs > 1] if (outputs > 1).any() else token
     return Replay(
         requests=trace.requests,
@@ -54,6 +63,12 @@ def replayed(
         expected_token=Percentiles(*expected[1].tolist()),
         limited_s=_limited(workload, trace, first, token, first + (outputs - 1.0) * token),
     )
+
+
+def _together(workload: ServingWorkload, share: float) -> ServingWorkload:
+    """The workload of all groups, of which one has ``share``."""
+    rate = workload.requests_per_s
+    return workload if rate is None else replace(workload, requests_per_s=rate / share)
 
 
 def _turns(shares: Sequence[float], requests: int) -> IntArray:
@@ -69,11 +84,11 @@ def _percentiles(values: FloatArray) -> Percentiles:
 
 def _limited(workload: ServingWorkload, trace: Trace, *latencies: FloatArray) -> LimitedLatencies:
     """What the limits hold for, over all requests and in each class; times per token of longer answers than one."""
-    numbers, outputs = class_numbers(trace), np.array(trace.output_tokens)
-    groups = [np.ones(trace.requests, dtype=bool), *(numbers == own for own in range(len(trace.class_names)))]
+    names, outputs = np.array(trace.classes), np.array(trace.output_tokens)
+    groups = [np.ones(trace.requests, dtype=bool), *(names == own for own in workload.class_names)]
     found = []
     for own, share in zip(groups, workload.limit_shares, strict=True):
         longer = own & (outputs > 1)
         for rows, values in zip((own, longer if longer.any() else own, own), latencies, strict=True):
             found.append(float(values[rows].mean() if share is None else np.quantile(values[rows], share)))
-    return LimitedLatencies.of(found, trace.class_names)
+    return LimitedLatencies.of(found, workload.class_names)

@@ -36,7 +36,7 @@ def serving_plan_view(
     return Group(
         _headline(plan, report),
         section("Latencies, means with 80 % intervals", _latencies(report)),
-        *([section("The trace, step by step", _replays(report))] if report.replays else []),
+        *([section("Simulated step by step", _replays(report))] if report.replays else []),
         section("Start it", _launch(plan, written)),
         section("Memory of each GPU", _memory(report)),
         section("How good is this plan?", _proof(report)),

@@ -67,9 +67,9 @@ def _class_figures(found: ClassPercentilesDocument) -> tuple[tuple[str, str], ..
 
 
 def _replay_figures(found: ReplayPredictionDocument) -> tuple[tuple[str, str], ...]:
-    """Percentiles of a trace as simulated; those above are the closed form's."""
+    """Percentiles as simulated; those above are the closed form's."""
     return (
-        ("trace simulated", f"{plural(found.requests, 'request')}; the percentiles above are the closed form's"),
+        ("simulated", f"{plural(found.requests, 'request')}; the percentiles above are the closed form's"),
         ("    to first token", _percentiles(found.time_to_first_token_percentiles_ms)),
         ("    per output token", _percentiles(found.time_per_output_token_percentiles_ms)),
     )

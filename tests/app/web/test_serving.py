@@ -264,6 +264,6 @@ def test_a_replay_stands_beside_the_closed_form(tmp_path: Path) -> None:
         sent = client.post("/plans/new/serving", data=_form(), headers=HEADERS, follow_redirects=False)
         ended(client, API + sent.headers["Location"])
         page = client.get(sent.headers["Location"]).text
-    assert "The trace, step by step" in page
+    assert "Simulated step by step" in page
     assert "250.0 ms, 1.000 s, 2.000 s" in page
     assert "its 90th percentile of 1.000 s misses the limit" in page

@@ -15,7 +15,8 @@ from cluster_models.serving.requests import Lengths, RequestClass
 from cluster_models.serving.traces import Trace
 from cluster_models.serving.workload import ServingWorkload, WeightFormat
 from solver.serving.cases import ServingCase
-from solver.serving.predict import predict_serving
+from solver.serving.drawing import drawn_trace
+from solver.serving.predict import predict_serving, predict_trace
 from solver.serving.replay import replayed
 from tests.solver.serving.cases import case
 from tests.solver.serving.planning.problems import nodes, problem, sound_plan
@@ -114,6 +115,44 @@ def test_classes_of_a_trace_have_limits_of_their_own() -> None:
         assert chat.first_token_s < long.first_token_s <= 0.2
     with pytest.raises(InvalidWorkload, match="is no class of the trace"):
         ServingWorkload.traced(trace, (replace(limit, name="lnog"),))
+
+
+def test_requests_are_drawn_as_classes_say() -> None:
+    """So many of each, with its lengths and prefixes, at the rate; the same ones again."""
+    chat = RequestClass("chat", 0.95, Lengths((100.0, 300.0), (0.5, 0.5)), Lengths((50.0,)), prefix_share=0.5)
+    long = RequestClass("long", 0.05, Lengths((9000.0,)), Lengths((20.0,)))
+    load = ServingWorkload.mixed((chat, long), requests_per_s=3.0)
+    trace = drawn_trace(load)
+    assert trace is not None
+    assert trace.classes.count("long") == 400
+    assert trace.requests == 8000
+    assert sum(trace.input_tokens) / 8000 == pytest.approx(load.input_tokens)
+    assert trace.new_tokens == pytest.approx(load.new_tokens)
+    assert trace.requests_per_s == pytest.approx(3.0, rel=0.05)
+    assert drawn_trace(load) == trace
+    assert drawn_trace(replace(load, requests_per_s=None, concurrency=3.0)) is None
+
+
+def test_a_rare_long_class_is_simulated() -> None:
+    """One prompt in thirty has sixty times the tokens: its 99th percentile is longer than the closed form says.
+
+    Another draw of ten times as many finds the same, to a tenth.
+    """
+    short = RequestClass("short", 30.0, Lengths((256.0,)), Lengths((256.0,)))
+    long = RequestClass("long", 1.0, Lengths((15360.0,)), Lengths((128.0,)))
+    load = ServingWorkload.mixed((short, long), requests_per_s=2.0, weights=WeightFormat.FP8, limit_percentile=0.99)
+    serving = case(gpu="H200", workload=load)
+    found = replayed([serving], [1.0])
+    assert found is not None
+    simulated = {each.name: each.first_token_s for each in found.limited_s.classes}
+    closed = {each.name: each.first_token.p99_s for each in predict_serving(serving).classes}
+    assert simulated["long"] > 1.1 * closed["long"]
+    rng = np.random.default_rng(7)
+    is_long = rng.random(30_000) < 1 / 31
+    prompts, answers = (np.where(is_long, *pair).tolist() for pair in ((15360, 256), (128, 256)))
+    arrivals = np.cumsum(rng.exponential(0.5, len(prompts)))
+    answered = predict_trace(serving, Trace(tuple(arrivals.tolist()), tuple(prompts), tuple(answers)))
+    assert simulated["long"] == pytest.approx(np.quantile(answered.first_token_s[is_long], 0.99), rel=0.1)
 
 
 def test_cached_tokens_of_a_trace_are_not_prefilled() -> None:
