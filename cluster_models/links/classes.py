@@ -58,8 +58,17 @@ class Proximity(IntEnum):
 
     @property
     def words(self) -> str:
-        """For people."""
-        return self.name.lower().replace("_", " ").replace("nvlink", "NVLink")
+        """For people, true also of clusters without labels of zones or leaves."""
+        return _WORDS[self]
+
+
+_WORDS: Final = {
+    Proximity.SAME_NODE: "same node",
+    Proximity.SAME_NVLINK_DOMAIN: "same NVLink domain",
+    Proximity.SAME_LEAF: "same leaf",
+    Proximity.SAME_ZONE: "no shared leaf",
+    Proximity.OTHER: "other zone",
+}
 
 
 @dataclass(frozen=True, slots=True)

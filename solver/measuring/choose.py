@@ -19,6 +19,7 @@ from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.cluster.topology import USABLE_STATES
 from cluster_models.errors import InvalidInput
 from cluster_models.links.model import LinkModel, effective_links
+from cluster_models.links.slow_links import SlowLink, rates_of, slow_links, slow_pairs
 from cluster_models.links.suspicions import ASYMMETRY_RATIO
 from cluster_models.remarks import Remark, remark
 from cluster_models.training.plan import Plan
@@ -42,16 +43,18 @@ class Worth(IntEnum):
     """Why a pair is measured; the smaller first."""
 
     ON_PLAN_UNSURE = 0
-    """The plan uses it, and it was never measured, failed, is old, or its directions differ."""
-    NEW_CLASS = 1
+    """The plan uses it, and it was never measured, failed, stands out, is old, or its directions differ."""
+    STANDS_OUT = 1
+    """Far slower than others of its class: broken, or measured badly."""
+    NEW_CLASS = 2
     """No pair of its kind (how close, which hardware) was measured: all of them rest on data sheets."""
-    COULD_BE_BETTER = 2
+    COULD_BE_BETTER = 3
     """Never measured, and if it is as fast as its cards it would beat the plan's slowest link."""
-    DOUBTFUL = 3
+    DOUBTFUL = 4
     """Measured, but failed, old or with unlike directions; the plan does not use it."""
-    NEVER_MEASURED = 4
+    NEVER_MEASURED = 5
     """Its time is that of its kind."""
-    ON_PLAN = 5
+    ON_PLAN = 6
     """The plan uses it and it was measured lately: once more, the slowest first."""
 
 
@@ -149,6 +152,8 @@ class _Survey:
     best_s: FloatArray
     estimated: BoolArray
     unlike: BoolArray
+    slow: Mapping[Pair, SlowLink]
+    """Pairs that stand out from their class, by the names in their order."""
 
     def pair(self, k: int) -> Pair:
         """The names of a pair in the cluster's order."""
@@ -189,6 +194,10 @@ def _survey(snapshot: ClusterSnapshot, plan: Plan | None) -> _Survey:
         best_s=message / best[links.link_classes[first, second]],
         estimated=estimated[first, second] | estimated[second, first],
         unlike=np.maximum(there, back) > ASYMMETRY_RATIO * np.minimum(there, back),
+        slow={
+            (min(link.source, link.destination), max(link.source, link.destination)): link
+            for link in slow_pairs(slow_links(snapshot.cluster, rates_of(links.tables)))
+        },
     )
 
 
@@ -232,6 +241,11 @@ def _judge(
     gain[survey.estimated] = np.maximum(survey.time_s - survey.best_s, 0.0)[survey.estimated]
     worth[doubtful] = Worth.DOUBTFUL
     gain[doubtful] = survey.time_s[doubtful]
+    slow = {index[pair]: link for pair, link in survey.slow.items() if pair in index}
+    for k, link in slow.items():
+        worth[k] = Worth.STANDS_OUT
+        gain[k] = survey.time_s[k] * (1.0 - link.share)
+        doubtful[k] = True
     used = np.zeros(count, dtype=np.bool_)
     share = np.zeros(count)
     for use in survey.uses:
@@ -303,10 +317,11 @@ def _state(survey: _Survey, k: int, at: datetime) -> Remark:
     newest = survey.known.newest.get(key)
     if key in survey.known.failed:
         return remark("pair_test_failed")
+    if (slow := survey.slow.get(key)) is not None:
+        return remark("pair_stands_out", share=slow.share)
     if survey.estimated[k]:
-        if key in survey.known.measured:
-            return remark("pair_half_measured", flows=survey.flows)
-        return remark("pair_unmeasured")
+        half = key in survey.known.measured
+        return remark("pair_half_measured", flows=survey.flows) if half else remark("pair_unmeasured")
     if newest is not None and _utc(at) - newest > timedelta(days=OLD_AFTER_DAYS):
         return remark("pair_measured_long_ago", days=(_utc(at) - newest).days)
     if survey.unlike[k]:

@@ -11,6 +11,7 @@ import base64
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,8 @@ from app.settings import Role
 from tests.app.api_client import API, running
 
 ROWS: Final = json.loads(Path("tests/data/upgrades/0006.json").read_text())
+SERVING: Final = json.loads(Path("tests/data/upgrades/0013.json").read_text())
+"""A plan of serving that the code before 2bcb2493 made and stored, when engines had fewer facts."""
 NAMES: Final = {
     "cluster": "demo",
     "job": "pretrain-a",
@@ -59,31 +62,38 @@ def _value(kind: Any, value: Any) -> Any:
     return value
 
 
-def _fill(connection: Connection) -> None:
+def _fill(connection: Connection, rows: dict[str, Any]) -> None:
     metadata = MetaData()
     metadata.reflect(connection)
     for table in metadata.sorted_tables:
-        for row in ROWS["tables"].get(table.name, ()):
+        for row in rows["tables"].get(table.name, ()):
             connection.execute(
                 insert(table).values({name: _value(table.c[name].type, value) for name, value in row.items()})
             )
-        if connection.dialect.name == "postgresql" and ROWS["tables"].get(table.name) and "id" in table.c:
+        if connection.dialect.name == "postgresql" and rows["tables"].get(table.name) and "id" in table.c:
             sequence = connection.scalar(text("SELECT pg_get_serial_sequence(:t, 'id')"), {"t": table.name})
             if sequence is not None:
                 connection.execute(text(f"SELECT setval('{sequence}', max(id)) FROM {table.name}"))  # noqa: S608
 
 
-@pytest.fixture
-def client(empty_database_url: str, tmp_path: Path) -> Iterator[TestClient]:
+@contextmanager
+def _today(database_url: str, folder: Path, rows: dict[str, Any]) -> Iterator[TestClient]:
     """A client of today's service over yesterday's rows."""
-    engine = make_engine(empty_database_url)
-    migrate.upgrade(engine, revision=ROWS["revision"])
+    engine = make_engine(database_url)
+    migrate.upgrade(engine, revision=rows["revision"])
     with engine.begin() as connection:
-        _fill(connection)
+        _fill(connection, rows)
     migrate.upgrade(engine)
     engine.dispose()
-    with running(tmp_path, empty_database_url, role=Role.WEB) as running_client:
-        yield running_client
+    with running(folder, database_url, role=Role.WEB) as client:
+        yield client
+
+
+@pytest.fixture
+def client(empty_database_url: str, tmp_path: Path) -> Iterator[TestClient]:
+    """A client over a database of many things."""
+    with _today(empty_database_url, tmp_path, ROWS) as client:
+        yield client
 
 
 def _ids() -> dict[str, str]:
@@ -118,3 +128,17 @@ def test_what_was_stored_before_is_read_shown_and_used(client: TestClient) -> No
     answer = client.post(f"{API}/clusters/demo/events", json={"node": "alpha", "state": "failed", "id": "after"})
     summary = client.get(f"{API}/replans/{answer.json()['replan']}").json()["summary"]
     assert [(job["job"], job["action"]) for job in summary["jobs"]] == [("pretrain-a", "swap")]
+
+
+def test_a_plan_of_serving_that_was_stored_before_is_shown(empty_database_url: str, tmp_path: Path) -> None:
+    """Its pages, its document and every export that can take it."""
+    plan = SERVING["tables"]["plans"][0]["id"]
+    with _today(empty_database_url, tmp_path, SERVING) as client:
+        for address in ("/plans", f"/plans/{plan}", f"/plans/{plan}/run", f"/plans/new/serving?again={plan}"):
+            assert client.get(address).status_code == 200, address
+        found = client.get(f"{API}/plans/{plan}").json()
+        assert found["result"]["result"] == "serving_plan"
+        exports = client.get(f"{API}/plans/{plan}/exports").json()
+        taken = [each["address"] for each in exports if each["refusal"] is None]
+        assert taken
+        assert {address: client.get(address).status_code for address in taken} == dict.fromkeys(taken, 200)

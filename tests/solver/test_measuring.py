@@ -92,6 +92,19 @@ def test_old_measurements_of_the_plan_are_unsure(days: float, worth: Worth) -> N
     assert (remark("pair_measured_long_ago", days=40) in mine[0].why) == (days == 40)
 
 
+def test_links_that_stand_out_come_first() -> None:
+    """However lately they were measured, and before older ones."""
+    pairs = dict.fromkeys(combinations([f"n{k}" for k in range(5)], 2), 40.0) | {("n1", "n4"): 4.0}
+    samples = (*_dated(pair_samples(pairs, flows=1), 1), *_dated(pair_samples(pairs, flows=2), 1))
+    old = _dated(pair_samples({("n0", "n1"): 40.0}, flows=2), 60)
+    asked = problem(nodes(5, gpus=2), tuple(s for s in samples if (s.source, s.destination) != ("n0", "n1")) + old)
+    first, *others = [wanted for group in what_to_measure(asked.snapshot, at=NOW).rounds for wanted in group]
+    assert (set(first.pair), first.worth) == ({"n1", "n4"}, Worth.STANDS_OUT)
+    assert codes(first.why) == ["pair_stands_out", "pair_taken_at"]
+    assert first.why[0].figures["share"] == pytest.approx(0.1)
+    assert Worth.DOUBTFUL in {wanted.worth for wanted in others}
+
+
 def test_a_pair_whose_test_failed_is_doubtful() -> None:
     """Also where older tests of it worked."""
     samples = _dated(_all_pairs(3), 1)

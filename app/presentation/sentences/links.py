@@ -98,6 +98,7 @@ LINKS: Final[Mapping[str, Words]] = {
     "pair_could_win": "at the {bytes_per_s:gbytes} a GPU of its cards it would beat the plan's slowest link",
     "pair_taken_at": "taken at {bytes_per_s:gbytes} a GPU",
     "pair_test_failed": "a test of it failed",
+    "pair_stands_out": "reaches {share:percent} of what others of its class do",
     "pair_half_measured": "not measured in both directions with {flows} GPUs of each node",
     "pair_unmeasured": "never measured",
     "pair_measured_long_ago": "last measured {days} days ago",
