@@ -129,7 +129,8 @@ def answered_aliases(answers: Answers) -> dict[str, str]:
 
 def _suspicions(cluster: Cluster, samples: Sequence[Sample], before: Sequence[Sample]) -> tuple[Remark, ...]:
     """Suspicions about all samples together; raises ``InvalidCluster`` of absurd ones."""
-    snapshot = ClusterSnapshot("", cluster, tuple(dict.fromkeys((*before, *samples))))
+    together = tuple(dict.fromkeys((*before, *samples))) if before else tuple(samples)
+    snapshot = ClusterSnapshot("", cluster, together)
     reject_absurd(snapshot, *classify(cluster))
     return suspicions(snapshot)
 
@@ -140,7 +141,7 @@ def _changes(proposal: Proposal, known: Cluster | None, known_samples: Sequence[
     sentences = list(node_changes(proposal, known))
     for status, noun in ((SampleStatus.OK, "measurement"), (SampleStatus.FAILED, "failed test")):
         of_status = [sample for sample in samples if sample.status is status]
-        repeated = sum(sample in stored for sample in of_status)
+        repeated = sum(sample in stored for sample in of_status) if stored else 0  # hashing takes a tenth of it all
         for number, what in ((len(of_status) - repeated, "new"), (repeated, "stored already")):
             if number:
                 sentences.append(f"{plural(number, noun)} {'is' if number == 1 else 'are'} {what}.")
