@@ -116,6 +116,8 @@ def test_lists_of_tags_are_read() -> None:
     assert tags_in('"a,b" ,, W/"c"') == ('"a,b"', 'W/"c"')
     assert tags_in(", ,") is None
     assert tags_in('"a') is None
+    for endless in (" ," * 20_000 + "x", '"a"  ' * 10_000 + "x", '"a" , ' * 10_000 + "x"):
+        assert tags_in(endless) is None, "within a moment, or one request would hold up all others for ever"
 
 
 def test_the_description_names_the_headers_of_answers(client: TestClient) -> None:
