@@ -19,11 +19,14 @@ from cluster_models.units import GIB
 
 
 class OtherRequest(Document):
-    """Something to compare with the plan: exactly one of ``plan``, ``configuration`` and ``launch``."""
+    """Something to compare with the plan: one ``plan``, ``running_plan``, ``configuration`` or ``launch``."""
 
     name: Text | None = Field(None, description="Name in the comparison; absent = its degrees.", examples=["ours"])
     plan: Text | None = Field(
         None, description="Id of another plan of the same model and batch.", examples=["0f4d2c8e6b7a4c55"]
+    )
+    running_plan: Text | None = Field(
+        None, description="Id of a plan that a job runs, or ran, by.", examples=["5a1b2c3d4e5f6071"]
     )
     configuration: ConfigurationDocument | None = Field(
         None, description="A configuration given in full.", examples=[{"degrees": {"tensor": 8, "data": 8}}]
@@ -35,9 +38,9 @@ class OtherRequest(Document):
     )
 
     @model_validator(mode="after")
-    def _one_of_three(self) -> OtherRequest:
-        if sum(each is not None for each in (self.plan, self.configuration, self.launch)) != 1:
-            raise ValueError("needs exactly one of plan, configuration and launch")
+    def _one_of_them(self) -> OtherRequest:
+        if sum(each is not None for each in (self.plan, self.running_plan, self.configuration, self.launch)) != 1:
+            raise ValueError("needs exactly one of plan, running_plan, configuration and launch")
         return self
 
 

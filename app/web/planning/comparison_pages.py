@@ -6,17 +6,22 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
+from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 
 from app.comparing.documents import ComparisonRequest
 from app.comparing.standings import MOST_CONTENDERS
+from app.db.status import PlanKind
 from app.documents.quantities import token_count
 from app.documents.reading import problems_of, read_document
 from app.presentation.comparison import ComparisonReport, comparison_report
 from app.resources import service_of
-from app.services.errors import NotReady
+from app.services.errors import NotFound, NotReady
+from app.services.pagination import MAX_LIMIT
 from app.services.planning import plans
 from app.services.planning.comparisons import compare_stored
+from app.services.planning.plans import PlanRecord
+from app.services.running import running_jobs, running_plans
 from app.web.drawing import Drawing
 from app.web.error_pages import PageRoute
 from app.web.forms import FormProblem, Typed, number, sentence_of
@@ -39,8 +44,10 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @router.get("/plans/compare")
-def stored_plans(request: Request, plan: Annotated[list[str], Query(max_length=MOST_CONTENDERS + 1)]) -> Response:
-    """Plans side by side, the first of them the one that the others are held against."""
+def stored_plans(
+    request: Request, plan: Annotated[list[str], Query(max_length=MOST_CONTENDERS + 1)], running: str = ""
+) -> Response:
+    """Plans side by side, the first the one that the others are held against; ``running``: what a job runs by."""
     chosen = list(dict.fromkeys(plan))
     found: tuple[FormProblem, ...] = ()
     report: ComparisonReport | None = None
@@ -48,10 +55,13 @@ def stored_plans(request: Request, plan: Annotated[list[str], Query(max_length=M
     service = service_of(request)
     with service.read_sessions() as session:
         lines = [plan_line(plans.get_plan(session, plan_id=each)) for each in chosen]
-    if len(chosen) < 2:
+        runs = running_plans.get_running_plan(session, running_plan_id=running) if running else None
+    others = [{"plan": line.id, "name": f"plan {number}"} for number, line in enumerate(lines[1:], start=2)]
+    if runs is not None:
+        others.append({"running_plan": runs.id, "name": "what runs"})
+    if not others:
         found = (FormProblem("", "", "Two plans are needed: tick them in the list of plans."),)
     else:
-        others = [{"plan": line.id, "name": f"plan {number}"} for number, line in enumerate(lines[1:], start=2)]
         try:
             asked = read_document(ComparisonRequest, {"plan": chosen[0], "others": others}, what="comparison")
             base, standings = compare_stored(service.read_sessions, request=asked)
@@ -63,7 +73,16 @@ def stored_plans(request: Request, plan: Annotated[list[str], Query(max_length=M
             report = comparison_report(base, standings, asked.to_budget())
             falls = tuple(waterfall(each.contender.plan.time, base.time, each.contender.name) for each in standings)
     status = 422 if found else 200
-    return page(request, "compare_plans.html", status=status, plans=lines, found=found, report=report, falls=falls)
+    return page(
+        request,
+        "compare_plans.html",
+        status=status,
+        plans=lines,
+        runs=runs and runs.summary,
+        found=found,
+        report=report,
+        falls=falls,
+    )
 
 
 @router.get("/plans/{plan_id}/compare")
@@ -121,13 +140,31 @@ def _page(
 ) -> Response:
     with service_of(request).read_sessions() as session:
         record = plans.get_plan(session, plan_id=plan_id)
+        running = _running(session, record)
     show = page if report is None else answer_page
     return show(
         request,
         "compare.html",
         status=422 if found else 200,
         plan=plan_line(record),
+        running=running,
         values=values,
         found=found,
         report=report,
     )
+
+
+def _running(session: Session, plan: PlanRecord) -> list[tuple[str, str]]:
+    """Names of jobs of the plan's cluster that train its model by another plan, and the ids of what they run by."""
+    try:
+        jobs = running_jobs.list_jobs(session, reference=plan.cluster_name, limit=MAX_LIMIT).items
+    except NotFound:
+        return []
+    return [
+        (job.name, job.plan.id)
+        for job in jobs
+        if job.kind is PlanKind.TRAINING
+        and job.plan is not None
+        and job.plan.summary.model == plan.model_name
+        and job.plan.plan_id != plan.id
+    ]

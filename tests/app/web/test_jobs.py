@@ -100,6 +100,25 @@ def test_a_plan_goes_as_far_as_was_said(
     assert (_job(service).standing, _held(service)) == (standing, held)
 
 
+def test_a_plan_is_compared_with_what_runs(pages: Site, plan_id: str) -> None:
+    """Its page leads to the jobs that run its model by another plan, and the comparison says which that is."""
+    service, browser = pages
+    other = _planned(service, PlanStatus.SUCCEEDED, jsonable(small_plan()))
+    where(_run(browser, other, how="applied"))
+    running = _job(service).plan
+    assert running is not None
+    address = f"/plans/compare?plan={plan_id}&amp;running={running.id}"
+    assert f'<a href="{address}">pretrain</a>' in browser.get(f"/plans/{plan_id}/compare").text
+    assert "what runs" not in browser.get(f"/plans/{other}/compare").text, "it is itself"
+    page = browser.get(address.replace("&amp;", "&"))
+    assert page.status_code == 200
+    words = told(page.text)
+    assert "What runs: tiny-4, tp2 pp2 dp2 on 8 GPUs" in words
+    assert "what runs, beside the plan" in words
+    assert "Its step takes as long as the plan's." in words
+    assert browser.get(f"/plans/compare?plan={plan_id}&running=none").status_code == 404
+
+
 def test_a_form_with_mistakes_comes_back_whole(pages: Site, plan_id: str) -> None:
     """Every problem at its field, everything typed still there, nothing stored."""
     service, browser = pages
