@@ -96,7 +96,10 @@ def is_comparable(run: MeasuredServing) -> bool:
 
 
 def sample(runs: Sequence[MeasuredServing], *, rows: int, seed: int) -> list[int]:
-    """Indices of about ``rows`` rows: whole groups of configurations under one load, drawn by ``seed``."""
+    """Indices of about ``rows`` rows: whole groups of configurations under one load, drawn by ``seed``.
+
+    Raises ``InvalidInput`` where there is none.
+    """
     groups: dict[str, list[int]] = defaultdict(list)
     for index, run in enumerate(runs):
         if is_comparable(run):
@@ -104,6 +107,8 @@ def sample(runs: Sequence[MeasuredServing], *, rows: int, seed: int) -> list[int
             key = f"{model_of(run)} {pair_of(run)} {load.weights} {load.input_tokens} {load.output_tokens}"
             groups[f"{key} {run.case.concurrency}"].append(index)
     chosen: list[int] = []
+    if not groups:
+        raise InvalidInput("table", len(runs), "has no row that both can be asked about")
     for key in sorted(groups, key=lambda name: zlib.crc32(f"{seed} {name}".encode())):
         if len(chosen) < rows:
             chosen += groups[key]
@@ -140,7 +145,7 @@ def report(
     picked = [runs[each] for each in chosen]
     truth = measured_figures(runs)[index, :2]
     known = np.isfinite(np.hstack([theirs.figures, truth]))
-    both = [bool(each) for each in known.all(axis=1)]
+    both = [bool(row.all()) for row in known]
     for column, figure in enumerate(FIGURES):
         yield from ("", f"Error of the {figure}: median, and that of nine in ten rows", "")
         names = " | ".join(each.name for each in sides)

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -33,6 +34,16 @@ def test_one_line_says_that_it_is_not_installed(
     monkeypatch.setattr("benchmarks.comparisons.subprocess.run", lambda *_, **__: ended)
     with pytest.raises(LeftOut, match="not installed"):
         report(Comparison("rival", "benchmarks.serving_rival"))
+
+
+def test_a_table_without_a_row_for_both_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line, before anything is planned or asked."""
+    monkeypatch.setattr("benchmarks.serving_rival.why_not", lambda _: None)
+    (tmp_path / "rows.csv").write_text("id,source,model,gpu\n1,s,gpt-oss-120b,MI300X\n")
+    assert main(["--table", str(tmp_path / "rows.csv")]) == 2
+    assert "has no row that both can be asked about" in capsys.readouterr().err
 
 
 def test_questions_state_the_batch_of_one_attention_rank() -> None:
