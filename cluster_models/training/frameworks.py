@@ -98,10 +98,7 @@ class Framework:
             most=64.0,
         ),
     ]
-    bucket_bytes: Annotated[
-        float,
-        Fact("Bytes of the buffers through which gradients are reduced and weights gathered.", most=1e12),
-    ]
+    bucket_bytes: Annotated[float, Fact("Bytes of buffers that reduce gradients and gather weights.", most=1e12)]
     sharded_master: Annotated[
         bool,
         Fact(
@@ -334,9 +331,7 @@ class Framework:
             most=1e6,
         ),
     ]
-    measured_as: Annotated[
-        str, Fact("The generation with the same kernels that was measured, where this one was not; else empty.")
-    ]
+    measured_as: Annotated[str, Fact("The generation with the same kernels that was measured instead; else empty.")]
     source: Annotated[str, Fact("Where the facts come from.")]
     like: Annotated[str, Fact("The generation that a user's description starts from; empty for a shipped one.")] = (
         field(default="", kw_only=True)

@@ -98,10 +98,7 @@ def test_no_page_holds_scripts_or_styles_in_line(browser: TestClient, service: S
     _finish(service, plan_id, PlanStatus.SUCCEEDED, result=jsonable(small_plan()))
     for address in ("/", "/plans/new", f"/plans/{plan_id}"):
         text = browser.get(address).text
-        assert "style=" not in text
-        assert "<style" not in text
-        assert "<script>" not in text
-        assert "onclick" not in text
+        assert [each for each in ("style=", "<style", "<script>", "onclick") if each in text] == []
 
 
 def test_the_form_has_an_input_for_every_field_of_the_workload(browser: TestClient) -> None:
