@@ -62,6 +62,7 @@ from app.conditional_requests import ConditionalRequests
 from app.db.engine import make_read_session_factory, make_session_factory
 from app.db.migrate import prepared_engine
 from app.head_requests import HeadRequests
+from app.http_heads import BoundedHeads
 from app.jobs.client import JobClient
 from app.jobs.runtime import JobRuntime, lock_data_folder
 from app.jobs.worker import run_worker
@@ -215,6 +216,7 @@ def serve(
         server = uvicorn.Server(
             uvicorn.Config(
                 create_app(settings),
+                http=BoundedHeads,
                 log_config=None,
                 log_level="warning",
                 timeout_graceful_shutdown=STOP_STREAMS_AFTER_S,

@@ -38,6 +38,7 @@ def decode_cursor(cursor: str, *kinds: type[str | int]) -> tuple[Any, ...]:
     """The keys in a cursor; raises ``InvalidInput`` for one that we did not make."""
     try:
         keys = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        json.dumps(keys, ensure_ascii=False).encode()  # half a pair of surrogates is no text
     except ValueError:
         keys = None
     whole = isinstance(keys, list) and len(keys) == len(kinds)

@@ -36,6 +36,7 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
         ("GET", "/api/v1/plans?limit=0", 422, "invalid-input"),
         ("GET", "/api/v1/plans?status=lost", 422, "invalid-input"),
         ("GET", "/api/v1/plans?cursor=WzFd", 422, "invalid-input"),
+        ("GET", "/api/v1/plans?cursor=WzEsIlx1ZDgwMCJd", 422, "invalid-input"),
         ("GET", "/problems/none", 404, "not-found"),
     ],
 )
