@@ -148,9 +148,10 @@ def documents() -> str:
 
 
 def _below(kind: type[Any]) -> Iterator[type[Any]]:
-    """All classes made from ``kind`` that say whose answer they are."""
+    """All classes of the program made from ``kind``."""
     for each in kind.__subclasses__():
-        yield each
+        if each.__module__.startswith("app."):
+            yield each
         yield from _below(each)
 
 
