@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+from itertools import product
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -44,6 +45,32 @@ def test_a_table_without_a_row_for_both_is_refused(
     (tmp_path / "rows.csv").write_text("id,source,model,gpu\n1,s,gpt-oss-120b,MI300X\n")
     assert main(["--table", str(tmp_path / "rows.csv")]) == 2
     assert "has no row that both can be asked about" in capsys.readouterr().err
+
+
+def test_errors_stand_beside_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A rival that is a tenth off is so in the tables; what it refuses is counted and left out."""
+    names = "id,source,model,gpu,num_gpus,engine+version,precision,tp,disagg,isl,osl"
+    rows = [
+        f"{number},s,{model},H100,{tp},vllm 0.16,fp8,{tp},no,1024,512,{load},{load * 9 / tp},{40 / tp + load / 9}"
+        for number, (model, tp, load) in enumerate(product(("Qwen3-32B", "Llama-3.1-70B"), (2, 4), (16, 64)))
+    ]
+    (tmp_path / "rows.csv").write_text("\n".join([f"{names},concurrency_or_rate,ttft_ms,tpot_ms", *rows]))
+
+    def answer(_: str, estimates: list[dict[str, Any]], __: object) -> dict[str, Any]:
+        asked = [(each["tp_size"], each["batch_size"]) for each in estimates]
+        made = [{"ttft_ms": 1.1 * load * 9 / tp, "tpot_ms": 1.1 * (40 / tp + load / 9)} for tp, load in asked]
+        return {"version": "0.12.0", "estimates": [*made[:-1], {"refused": "no table"}], "plans": []}
+
+    monkeypatch.setattr("benchmarks.serving_rival.why_not", lambda _: None)
+    monkeypatch.setattr("benchmarks.serving_rival.own_plans", list)
+    monkeypatch.setattr("benchmarks.serving_rival.ask", answer)
+    assert main(["--table", str(tmp_path / "rows.csv")]) == 0
+    printed = capsys.readouterr().out
+    lines = [line.split(" | ") for line in printed.splitlines() if line.startswith("| all |")]
+    assert [(line[1], line[4]) for line in lines] == [("7", "10.0%, 10%")] * 2
+    assert "asked about 8 of the 8 rows whose model and GPU kind both know, and refused 1." in printed
 
 
 def test_questions_state_the_batch_of_one_attention_rank() -> None:
