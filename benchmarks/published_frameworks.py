@@ -111,9 +111,10 @@ UNTRAINED: Final = ("kempnerforge", "nemo-25", "megatron-bridge")
 50 on mock data (NVIDIA's launchers), which matters where a capacity fills the experts that no token chose."""
 PRINTED_RECIPE: Final = re.compile(r"recipe v0\.[0-5]\.")
 """Notes that print all that a recipe of Megatron-Bridge switches on; from v0.6 on recipes print none of it."""
-EAGER: Final = re.compile(r"eth-easl/sailor")
+EAGER: Final = re.compile(r"eth-easl/sailor|DachengLi1/AMP")
 """Sources whose models run one operation after the other: Sailor's ports of OPT and GPT-Neo to Megatron-DeepSpeed
-(megatron/model/opt_model.py: activation, dropout and residual are calls of their own)."""
+(megatron/model/opt_model.py: activation, dropout and residual are calls of their own), AMP's GPT-2, whose script
+(ds_pretrain_gpt2_pipe.sh) asks for none of Megatron-LM 1.1.5's fusions."""
 UNFUSED_LATENT: Final = ("nemo-25.04",)
 """Generations whose libraries had no fused attention for latent heads (192 and 128 elements) on Blackwell: NVIDIA's
 launcher recomputes their attention core on GB200 alone (dgxc-benchmarking v25.05.05, deepseek_v3/pretraining)."""

@@ -19,6 +19,7 @@ from cluster_models.cluster.gpus import GpuKind
 from cluster_models.training.interleaving import micro_batch_group, runs_all_forwards_first
 from solver.candidates import CandidateBatch, FloatArray, batch_of
 from solver.costs.calibration import calibration_of
+from solver.costs.launching import beside_transfers
 from solver.costs.local_sizes import local_sizes
 from solver.costs.nominal_links import NominalLinks, crossing_s, data_parallel_s, hops_s, tensor_slowdown
 from solver.costs.parameters import by_rank
@@ -137,7 +138,7 @@ def _times(run: TrainingRun, gpu: GpuKind, batch: CandidateBatch, fitted: Fitted
         gpu=gpu,
         gpus_per_domain=run.gpus_per_domain,
         gpus_per_node=run.gpus_per_node,
-        calibration=calibration,
+        calibration=beside_transfers(calibration, links.latency_s),
         tensor_slowdown=tensor_slowdown(links, batch, gathered),
     )
     return _with_traffic(links, batch, costs)

@@ -14,7 +14,7 @@ from cluster_models.training.framework_choices import ExpertDispatch
 from solver.candidates import FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s
-from solver.costs.launching import Shelter
+from solver.costs.launching import HOSTS_SEND_S, Shelter
 from solver.costs.local_sizes import LocalSizes, rank_load
 from solver.costs.routed_loads import RoutedLoads
 from solver.costs.seconds import Seconds
@@ -28,11 +28,10 @@ _WINDOW_BYTES: Final = 8.0 * 2**17
 of ``NCCL_P2P_NET_CHUNKSIZE`` (128 KiB unless set), which the GPU's proxy thread stages one after the other: 30 GB/s
 for each GPU on EFA, faster than the cards on InfiniBand."""
 _TOKENS_UNDER_WAY: Final = 83.0
-_HOSTS_SEND_S: Final = 25e-6
-"""DeepEP's kernels write tokens straight into network cards, but where GPUs cannot drive these (EFA, sockets: links
-of so long a latency) threads of the host send each copy: 0.42 us of it on EFA, whatever its width, and the host
-launches nothing meanwhile that would hide it (measured: 34 steps of three models on B300 with UCCL or NVSHMEM, 0.25
-to 0.7 us; UCCL-EP's README 0.19 us with 8 and 0.34 us with 16 bits)."""
+"""DeepEP's kernels write tokens straight into network cards, but where GPUs cannot drive these (``HOSTS_SEND_S``)
+threads of the host send each copy: 0.42 us of it on EFA, whatever its width, and the host launches nothing
+meanwhile that would hide it (measured: 34 steps of three models on B300 with UCCL or NVSHMEM, 0.25 to 0.7 us;
+UCCL-EP's README 0.19 us with 8 and 0.34 us with 16 bits)."""
 _DIRECT_RATE: Final = 1.1
 """Rate of kernels that drive cards themselves over that of NCCL's collectives, 0.8 of nominal (docs/links.md): 43.5
 to 45.8 of 50 GB/s without the copies that stay in the node (README of DeepEP, InfiniBand NDR)."""
@@ -102,7 +101,7 @@ def expert_traffic(
         backward_count=np.where(spans, 2.0, 0.0),
         forward_hidden_s=left,
         backward_hidden_s=left,
-        window=Window(_TOKENS_UNDER_WAY * width, _HOSTS_SEND_S, hides=False) if once else Window(_WINDOW_BYTES),
+        window=Window(_TOKENS_UNDER_WAY * width, HOSTS_SEND_S, hides=False) if once else Window(_WINDOW_BYTES),
     )
 
 

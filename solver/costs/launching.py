@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -19,6 +19,9 @@ from solver.costs.seconds import Seconds
 LAUNCHED: Final = {CudaGraphs.NONE: 1.0, CudaGraphs.PARTIAL: 0.5, CudaGraphs.FULL: 0.0}
 """Share of the host's time that stays: graphs of attention and pre-processing save half of it (estimated), a graph
 of the whole iteration all."""
+HOSTS_SEND_S: Final = 25e-6
+"""Latency between nodes from which on threads of the host move what GPUs send (EFA 35 us, sockets 62 us), instead
+of network cards by themselves (InfiniBand, RoCE, Slingshot: 10 us)."""
 _RUN_AHEAD: Final = 2.5
 _QUEUED: Final = 1024 / 40
 """Layers whose kernels the host has launched at most before it waits: the queue of a CUDA context holds 1,024
@@ -55,6 +58,13 @@ def host_bound(
     is a mixer or an MLP alone launches a ``share`` of the kernels.
     """
     return layer.at_least(share * launching_s(calibration, tensor=tensor, crossing=crossing), collectives)
+
+
+def beside_transfers(calibration: Calibration, latency_s: float) -> Calibration:
+    """``calibration`` on a network of this latency: transfers hold up hosts that move them and wait for them."""
+    if calibration.framework.blocking_transfers and latency_s >= HOSTS_SEND_S:
+        return calibration
+    return replace(calibration, transfer_stall_s=0.0)
 
 
 def launching_s(calibration: Calibration, *, tensor: FloatArray, crossing: BoolArray) -> FloatArray:

@@ -14,7 +14,8 @@ from cluster_models.training.schedules import rows_of
 from cluster_models.training.workload import Objective, RecomputeModule, TrainingWorkload
 from cluster_models.units import HOUR
 from solver.candidates import CandidateBatch, FloatArray, IntArray
-from solver.costs.calibration import calibration_of
+from solver.costs.calibration import Calibration, calibration_of
+from solver.costs.launching import beside_transfers
 from solver.costs.layers import SizedLayers, layers_of
 from solver.costs.memory import MemoryAccount, StageMemoryParts
 from solver.costs.recomputation import RecomputePolicies
@@ -88,7 +89,7 @@ def costs_by_kind(
             gpu=kind,
             gpus_per_domain=fabric.gpus_per_unit,
             gpus_per_node=fabric.gpus_per_node,
-            calibration=calibration_of(kind, problem.workload.framework, problem.fitted),
+            calibration=_calibration(problem, fabric, kind),
             routed=routed,
             known=None if known is None else known[index],
         )
@@ -161,12 +162,18 @@ def layers_by_kind(
             workload=problem.workload,
             gpu=kind,
             domain=max(fabric.gpus_per_unit, fabric.gpus_per_node),
-            calibration=calibration_of(kind, problem.workload.framework, problem.fitted),
+            calibration=_calibration(problem, fabric, kind),
             modules=modules,
             routed=routed,
         )
         for kind in fabric.kinds
     )
+
+
+def _calibration(problem: PlanningProblem, fabric: Fabric, kind: GpuKind) -> Calibration:
+    framework = problem.workload.framework
+    latency_s = fabric.network_latency_s if framework.blocking_transfers else 0.0
+    return beside_transfers(calibration_of(kind, framework, problem.fitted), latency_s)
 
 
 def _routed(problem: PlanningProblem, batch: CandidateBatch, domain: int) -> RoutedLoads | None:

@@ -91,6 +91,13 @@ class Fabric:
         latencies = self.links.latency_s[self.links.latency_s > 0.0]
         return float(latencies.min(initial=np.inf)) if latencies.size else 0.0
 
+    @property
+    def network_latency_s(self) -> float:
+        """The median latency of a transfer between two units; 0 where there is a single one."""
+        nodes = self.members.ravel()
+        between = self._pooled(self.links.latency_s[np.ix_(nodes, nodes)])[~np.eye(self.nodes, dtype=np.bool_)]
+        return float(np.median(between)) if between.size else 0.0
+
     def hosts(self, assignment: IntArray) -> tuple[str, ...]:
         """Names of the nodes of the units in ``assignment``, in rank order."""
         return tuple(self.links.nodes[position] for position in self.members[assignment].ravel())

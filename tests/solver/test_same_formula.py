@@ -12,6 +12,7 @@ from cluster_models.cluster.catalogue import gpu_kind
 from cluster_models.cluster.gpus import GpuKind, Precision
 from cluster_models.cluster.topology import Cluster, NicGroup, Node
 from cluster_models.model.catalogue import catalogue_models
+from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, Framework
 from cluster_models.training.plan import Configuration, Degrees, RankOrder
 from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
 from cluster_models.units import GBIT
@@ -26,9 +27,9 @@ RATE = 400 * GBIT
 WORKLOAD = TrainingWorkload(sequence_length=4096, global_batch=64, memory_headroom=0.0)
 
 
-def a_cluster(count: int, gpu: GpuKind = H100, gpus: int = 8) -> Cluster:
-    """``count`` nodes of eight H100 (or others) with a 400 Gb/s InfiniBand card each, nothing measured."""
-    nics = NicGroup(count=gpus, bytes_per_s=RATE, fabric="infiniband")
+def a_cluster(count: int, gpu: GpuKind = H100, gpus: int = 8, fabric: str = "infiniband") -> Cluster:
+    """``count`` nodes of eight H100 (or others) with a 400 Gb/s card each, nothing measured."""
+    nics = NicGroup(count=gpus, bytes_per_s=RATE, fabric=fabric)
     names = [f"n{i}" for i in range(count)]
     nodes = tuple(Node(name, gpu.name, gpus, name, nics, labels={"leaf": "one"}) for name in names)
     return Cluster("alike", nodes, {gpu.name: gpu}, source="made up")
@@ -55,6 +56,27 @@ def test_a_plan_on_like_nodes_takes_what_the_scored_formula_says(model: str, deg
     plan = predict(PlanningProblem(snapshot, architecture, WORKLOAD), configuration)
     run = TrainingRun("run", architecture, WORKLOAD, configuration, H100, 8, 8, RATE)
     assert plan.time.step_s == pytest.approx(predict_run(run).step_s, rel=0.01)
+
+
+def test_transfers_hold_up_hosts_that_move_them_and_wait_for_them() -> None:
+    """Plans and the scored formula alike: over EFA, not over InfiniBand, and where sends block."""
+    architecture = catalogue_models()["llama-3-8b"]
+    layout = balanced_layout(architecture, 4096, 2, 1)
+    configuration = Configuration(
+        Degrees(tensor=8, pipeline=2), 1, Recompute.NONE, Sharding.NONE, RankOrder.DATA_BEFORE_PIPELINE, layout
+    )
+
+    def compute_s(framework: Framework, fabric: str) -> float:
+        workload = replace(WORKLOAD, framework=framework)
+        run = TrainingRun("run", architecture, workload, configuration, H100, 8, 8, RATE, fabric=fabric)
+        snapshot = make_snapshot(a_cluster(2, fabric=fabric), ())
+        plan = predict(PlanningProblem(snapshot, architecture, workload), configuration)
+        assert plan.time.compute_s == pytest.approx(predict_run(run).compute_s, rel=0.01)
+        return plan.time.compute_s
+
+    waiting = replace(DEFAULT_FRAMEWORK, blocking_transfers=True)
+    assert compute_s(waiting, "efa") > 1.2 * compute_s(waiting, "infiniband")
+    assert compute_s(DEFAULT_FRAMEWORK, "efa") == compute_s(DEFAULT_FRAMEWORK, "infiniband")
 
 
 def test_rings_without_peer_access_are_as_slow_in_a_plan_as_in_the_scored_formula() -> None:
