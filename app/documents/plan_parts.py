@@ -13,6 +13,7 @@ from app.presentation.proof import explanation_of
 from cluster_models.training.failure_domains import FailureDomainLosses
 from cluster_models.training.plan import (
     Alternative,
+    BusiestStage,
     Certificate,
     Confidence,
     Provenance,
@@ -145,6 +146,17 @@ class CertificateDocument(ValueDocument[Certificate]):
     )
 
 
+class BusiestStageDocument(ValueDocument[BusiestStage]):
+    """The pipeline stage that the parts of a step are told of."""
+
+    stage: int = Field(description="Its number, from 0.", examples=[1])
+    nodes: list[str] = Field(description="Nodes that it lies on.", examples=[["n3", "n7"]])
+    micro_batch_s: float = Field(description="Seconds of one micro-batch on it.", examples=[0.136])
+    median_micro_batch_s: Annotated[float, Holds("median_s")] = Field(
+        description="The same on the median stage.", examples=[0.07]
+    )
+
+
 class AlternativeDocument(ValueDocument[Alternative]):
     """A configuration that lost, and why."""
 
@@ -158,6 +170,9 @@ class AlternativeDocument(ValueDocument[Alternative]):
     )
     reason: RemarkDocument = Field(description="Why it lost; gains and losses add up.")
     time: TimeDocument | None = Field(None, description="Its step by part, where it was placed.", examples=[None])
+    busiest: BusiestStageDocument | None = Field(
+        None, description="The stage that these parts are of, and where it lies.", examples=[None]
+    )
 
 
 class TradeOffDocument(ValueDocument[TradeOff]):

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.presentation.figures import plural, spans
+from app.presentation.figures import plural, seconds, spans
 from cluster_models.cluster.topology import Cluster, Node
-from cluster_models.training.plan import Degrees, Plan, RankPlace
-from cluster_models.wording import joined
+from cluster_models.training.plan import Alternative, Degrees, Plan, RankPlace
+from cluster_models.wording import joined, named
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,8 @@ class Places:
 
 def places(cluster: Cluster, hosts: Sequence[str]) -> Places:
     """NVLink domains where hosts share one, else leaves, racks or zones where all have one, else the nodes."""
-    nodes = {node.name: node for node in cluster.nodes if node.name in set(hosts)}
+    wanted = set(hosts)
+    nodes = {node.name: node for node in cluster.nodes if node.name in wanted}
     domains = {node.name: node.nvlink_domain for node in nodes.values()}
     if len(set(domains.values())) < len(domains):
         return Places("NVLink domain", domains)
@@ -34,6 +35,22 @@ def places(cluster: Cluster, hosts: Sequence[str]) -> Places:
 
 def _place(node: Node, label: str) -> str:
     return node.place(label) or ""
+
+
+def busiest_sentence(other: Alternative, where: Places) -> str:
+    """Where the busiest stage of an alternative lies, and its time of a micro-batch; empty where not placed."""
+    if (busiest := other.busiest) is None:
+        return ""
+    names = sorted({where.of_node.get(node, node) for node in busiest.nodes})
+    lies = f"on {named(busiest.nodes)}"
+    if where.kind != "node":
+        lies += f" ({where.kind} {named(names)})"
+    of = other.configuration.degrees.pipeline
+    there = f"a micro-batch takes {seconds(busiest.micro_batch_s)} there"
+    if of == 1:
+        return f"Its slowest replica lies {lies}: {there}. "
+    usual = seconds(busiest.median_s)
+    return f"Its busiest stage, {busiest.stage} of {of}, lies {lies}: {there}, {usual} on the median one. "
 
 
 def crossing_stages(plan: Plan, where: Places) -> dict[str, tuple[int, ...]]:

@@ -233,8 +233,21 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True)
+class BusiestStage:
+    """The pipeline stage whose parts the step of an alternative is told by, in the replica that ends last.
+
+    ``nodes``: where it lies; ``micro_batch_s``: seconds of one micro-batch there, ``median_s`` on the median stage.
+    """
+
+    stage: int
+    nodes: tuple[str, ...]
+    micro_batch_s: float
+    median_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Alternative:
-    """A configuration that lost, and why; ``time`` has its parts where it was placed."""
+    """A configuration that lost, and why; ``time`` has its parts where it was placed, ``busiest`` their place."""
 
     configuration: Configuration
     step_s: float
@@ -242,6 +255,7 @@ class Alternative:
     peak_memory_bytes: float
     reason: Remark
     time: TimeBreakdown | None = None
+    busiest: BusiestStage | None = None
 
 
 @dataclass(frozen=True, slots=True)

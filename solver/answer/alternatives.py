@@ -9,14 +9,15 @@ from typing import Final
 import numpy as np
 
 from cluster_models.remarks import Remark, remark
-from cluster_models.training.plan import Alternative
+from cluster_models.training.plan import Alternative, BusiestStage
 from cluster_models.training.rank_costs import TimeBreakdown, parts_shown
 from cluster_models.training.selection import CloseCall, Trial
 from solver.answer.assemble import configuration_of
-from solver.answer.time_account import time_breakdown
+from solver.answer.time_account import micro_batch_s, time_breakdown
 from solver.candidates import CandidateBatch
 from solver.costs.differences import HALF_WIDTH, NORMAL, difference_error, doublings
-from solver.placement.problem import placed_times
+from solver.placement.geometry import cell_base
+from solver.placement.problem import PlacedTimes, placed_times
 from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import Candidate, place
 from solver.search_state import SearchState
@@ -94,7 +95,8 @@ def placed_alternative(
     """The best placement known of ``candidate``, number ``index``, beside the plan, number ``plan``."""
     assignment = state.known[index].assignment
     assert assignment is not None
-    time = time_breakdown(candidate, placed_times(candidate.placement, assignment))
+    times = placed_times(candidate.placement, assignment)
+    time = time_breakdown(candidate, times)
     slower = time.step_s / best.step_s - 1
     return Alternative(
         configuration=configuration_of(candidate),
@@ -103,7 +105,20 @@ def placed_alternative(
         peak_memory_bytes=float(candidate.memory.total_bytes[0].max()),
         reason=_reason(time, best, is_better=state.objective(index) < state.objective(plan)),
         time=time,
+        busiest=_busiest(candidate, times, candidate.fabric.hosts(assignment)),
     )
+
+
+def _busiest(candidate: Candidate, times: PlacedTimes, hosts: Sequence[str]) -> BusiestStage:
+    """The stage whose parts ``time_breakdown`` tells, on ``hosts`` in rank order."""
+    replica, work_s = micro_batch_s(candidate, times)
+    stage, configuration = int(work_s.argmax()), configuration_of(candidate)
+    degrees = configuration.degrees
+    first = cell_base(degrees, configuration.rank_order, replica, stage)
+    on_node = min(candidate.fabric.gpus_per_node, degrees.gpus)
+    ranks = range(first, first + degrees.tensor * degrees.context)
+    nodes = tuple(dict.fromkeys(hosts[rank // on_node] for rank in ranks))
+    return BusiestStage(stage, nodes, float(work_s[stage]), float(np.median(work_s)))
 
 
 def close_calls(state: SearchState, plan: int, rivals: Sequence[int]) -> tuple[CloseCall, ...]:

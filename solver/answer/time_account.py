@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from cluster_models.training.plan import TimelineEvent
 from cluster_models.training.rank_costs import TimeBreakdown
 from solver.pipeline.simulation import simulate
 from solver.placement.problem import PlacedTimes
 from solver.refine import Candidate
+
+FloatArray = npt.NDArray[np.float64]
 
 CONTEXT, EXPERT, PARAMETER = range(3)
 """Order of the kinds of crossing traffic in ``Arrays.cross_pairs``."""
@@ -31,9 +34,15 @@ def time_breakdown(candidate: Candidate, times: PlacedTimes) -> TimeBreakdown:
 
     The first rank ends last, but may have few layers: its idle time would hide what the step is made of.
     """
+    _, work_s = micro_batch_s(candidate, times)
+    return rank_breakdowns(candidate, times)[int(work_s.argmax())]
+
+
+def micro_batch_s(candidate: Candidate, times: PlacedTimes) -> tuple[int, FloatArray]:
+    """The replica that ends last, and the seconds of one micro-batch on each of its pipeline ranks (P,)."""
     replica, _ = critical_cell(times)
     work_s = times.duration_s[replica].sum(axis=0).reshape(-1, candidate.placement.schedule.pipeline).sum(axis=0)
-    return rank_breakdowns(candidate, times)[int(work_s.argmax())]
+    return replica, work_s
 
 
 def rank_breakdowns(candidate: Candidate, times: PlacedTimes) -> tuple[TimeBreakdown, ...]:

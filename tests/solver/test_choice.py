@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 
@@ -19,7 +20,7 @@ from solver.costs.confidence import Subject, family_of
 from solver.costs.differences import DifferenceError
 from solver.degrees.priced import price_candidates
 from solver.problem import PlanningProblem
-from tests.solver.problems import DENSE, EXACT, fabrics_of, nodes, planned, problem
+from tests.solver.problems import DENSE, EXACT, fabrics_of, names, nodes, planned, problem
 
 BLIND = DifferenceError(settings=5.0, doubling=0.0, pairs=1, sweeps=1)
 """Predictions that tell nothing."""
@@ -64,6 +65,11 @@ def test_the_simplest_wins_where_predictions_tell_nothing(monkeypatch: pytest.Mo
     assert simplest.alternatives[0].configuration == fastest.configuration
     assert simplest.time.step_s == pytest.approx(fastest.time.step_s * (1 + gives_up(simplest)))
     assert simplest.selection.simpler
+    busiest, stages = simplest.alternatives[0].busiest, fastest.stages
+    assert busiest is not None
+    work = [stage.forward_s + stage.backward_s for stage in stages]
+    assert work[busiest.stage] == max(work) == pytest.approx(busiest.micro_batch_s)
+    assert busiest.median_s == pytest.approx(np.median(work))
     # The fastest is better by the objective, which is the step: it is not said to be worse.
     assert simplest.alternatives[0].reason.code == "faster"
     assert simplest.certificate.objective == fastest.certificate.objective
@@ -119,6 +125,11 @@ def test_gains_and_losses_add_up_to_the_difference() -> None:
         if other.time is None or "more_s" not in other.reason.figures:
             continue
         told += 1
+        degrees, busiest = other.configuration.degrees, other.busiest
+        assert busiest is not None
+        assert set(busiest.nodes) <= set(names(4))
+        assert len(busiest.nodes) == math.ceil(degrees.tensor * degrees.context / 2)
+        assert busiest.micro_batch_s >= busiest.median_s > 0
         lead, parts = sentence(other.reason).split("):")
         total = re.search(r"\(([+-][\d.]+) (m?s)", lead)
         assert total is not None

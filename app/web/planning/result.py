@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.presentation.configuration import Degree, degrees, settings_line
-from app.presentation.crossings import crossing_sentence, crossing_stages, places
+from app.presentation.crossings import busiest_sentence, crossing_sentence, crossing_stages, places
 from app.presentation.experts import ExpertPage, expert_page
 from app.presentation.figures import gib
 from app.presentation.plan import Pairs, PlanReport, plan_report, provenance
@@ -71,6 +71,7 @@ class NothingFits:
 def result(plan: Plan, workload: TrainingWorkload, cluster: Cluster, window: Window) -> Result:
     """The page of ``plan``, made for ``workload`` on ``cluster``."""
     where = places(cluster, plan.placement.hosts)
+    everywhere = places(cluster, [node.name for node in cluster.nodes])
     crossing = crossing_stages(plan, where)
     crossing_words = crossing_sentence(crossing, where, plan.configuration.degrees.pipeline)
     by_stage = stage_times(plan.stages, plan.time.step_s)
@@ -83,7 +84,11 @@ def result(plan: Plan, workload: TrainingWorkload, cluster: Cluster, window: Win
         axis=step_axis(plan, workload.objective),
         racks=rack_map(plan, where, crossing),
         waterfalls=tuple(
-            None if other.time is None else waterfall(other.time, plan.time, str(other.configuration.degrees))
+            None
+            if other.time is None
+            else waterfall(
+                other.time, plan.time, str(other.configuration.degrees), busiest_sentence(other, everywhere)
+            )
             for other in plan.alternatives
         ),
         trade_offs=trade_off_cloud(plan),

@@ -10,8 +10,8 @@ from cluster_models.training.rank_costs import TIME_PARTS, TimeBreakdown
 _WIDTH, _LEFT, _RIGHT, _TOP, _ROW, _BAR = 640.0, 250.0, 84.0, 6.0, 22.0, 14.0
 
 
-def waterfall(time: TimeBreakdown, base: TimeBreakdown, name: str) -> Drawing:
-    """Bars from the step of ``base``, the plan, to that of ``time``, called ``name``."""
+def waterfall(time: TimeBreakdown, base: TimeBreakdown, name: str, place: str = "") -> Drawing:
+    """Bars from the step of ``base``, the plan, to that of ``time``, called ``name``; ``place``: where it lies."""
     unit, scale_by, places = ("s", 1.0, 2) if max(time.step_s, base.step_s) >= 10 else ("ms", 1e3, 1)
     own, its = rounded_parts(base, scale_by, places), rounded_parts(time, scale_by, places)
     changes = [
@@ -52,7 +52,7 @@ def waterfall(time: TimeBreakdown, base: TimeBreakdown, name: str) -> Drawing:
         name=f"From this plan to {name}",
         description=(
             f"From {seconds(base.step_s)} to {seconds(time.step_s)} a step, part by part on the busiest stage of "
-            "each. The first and the last bar are cut at the left."
+            f"each. {place}The first and the last bar are cut at the left."
         ),
         boxes=tuple(boxes),
         lines=tuple(lines),
