@@ -107,6 +107,11 @@ BAD: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
         "adapters",
         "no adapters are planned for this engine",
     ),
+    "counts of a dense model": (
+        {"routing": {"workloads": [{"name": "chat", "logical_count": [[1, 2]]}]}},
+        "routing",
+        "has no experts",
+    ),
     "no memory": ({"memory_fraction": 0}, "memory_fraction", "must be greater than 0"),
     "pin that divides no heads": ({"pinned": {"tensor": 3}}, "pinned.tensor", "must divide the 32 attention heads"),
     "pin beyond the cluster": ({"pinned": {"tensor": 32}}, "pinned", "pin fewer or smaller degrees"),

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, model_validator
 
 from app.documents.reading import Count, Document, Positive, Text, WholeNumber
+from app.documents.routing import MOST_WORKLOADS, RoutedWorkloadDocument
 from app.documents.serving_classes import (
     PrefixShare,
     RequestClassDocument,
@@ -19,12 +20,13 @@ from app.documents.serving_classes import (
 from app.documents.trace import MOST_TRACE_CHARACTERS, read_trace, trace_text
 from app.documents.values import ValueDocument
 from cluster_models.cluster.topology import MOST_NODES
-from cluster_models.errors import InvalidConfiguration, InvalidWorkload
+from cluster_models.errors import InvalidConfiguration, InvalidInput, InvalidWorkload
 from cluster_models.model.architecture import Architecture
 from cluster_models.serving.adapters import MOST_ADAPTERS, MOST_RANK, ServedAdapters
 from cluster_models.serving.engines import DEFAULT_ENGINE, serving_engine
 from cluster_models.serving.goal import ServedModel, ServingGoal, ServingMode, ServingObjective
 from cluster_models.serving.requests import MOST_CLASSES, RequestClass
+from cluster_models.serving.routing import MOST_REDUNDANT, ServedRouting
 from cluster_models.serving.workload import (
     MOST_DEGREE,
     MOST_DRAFTS,
@@ -74,6 +76,36 @@ class ServedAdaptersDocument(ValueDocument[ServedAdapters]):
     def to_value(self) -> ServedAdapters:
         """The domain value; raises ``InvalidWorkload``."""
         return ServedAdapters(**self.attributes())
+
+
+class ServedRoutingDocument(Document):
+    """Counts of a router by phase, for which the planner places experts on every number of ranks."""
+
+    workloads: list[RoutedWorkloadDocument] = Field(
+        min_length=1,
+        max_length=MOST_WORKLOADS,
+        description="Counts; those with prefill or decode in their name are of that phase, else of both.",
+    )
+    redundant_experts: Annotated[WholeNumber, Field(ge=0, le=MOST_REDUNDANT)] = Field(
+        0, description="Slots of a layer beyond one for each expert, for copies.", examples=[32]
+    )
+
+    def to_value(self) -> ServedRouting:
+        """The domain value; raises ``InvalidWorkload``."""
+        found = []
+        for index, each in enumerate(self.workloads):
+            try:
+                found.append(each.to_workload().plain(1.0))
+            except InvalidInput as error:
+                field = f"workload.routing.workloads[{index}].{error.field.removeprefix('routing.')}"
+                raise InvalidWorkload(field, error.value, error.problem, error.remedy) from error
+        return ServedRouting(tuple(found), self.redundant_experts)
+
+    @classmethod
+    def from_value(cls, value: ServedRouting) -> ServedRoutingDocument:
+        """The document of the counts."""
+        workloads = [RoutedWorkloadDocument.from_workload(each.counted()) for each in value.workloads]
+        return cls(workloads=workloads, redundant_experts=value.redundant_experts)
 
 
 class ServingWorkloadDocument(Document):
@@ -154,6 +186,11 @@ class ServingWorkloadDocument(Document):
     adapters: ServedAdaptersDocument | None = Field(
         None, description="Low-rank adapters that requests name; absent: none.", examples=[None]
     )
+    routing: ServedRoutingDocument | None = Field(
+        None,
+        description="Counts of the router, in place of both imbalances: experts are placed for them.",
+        examples=[None],
+    )
     objective: ServingObjective | None = Field(
         None,
         description="Quantity that a plan makes as large (throughput, goodput) or as small (gpus, cost, power) as "
@@ -198,6 +235,7 @@ class ServingWorkloadDocument(Document):
             prefill_imbalance=self.prefill_imbalance,
             decode_imbalance=self.decode_imbalance,
             adapters=None if self.adapters is None else self.adapters.to_value(),
+            routing=None if self.routing is None else self.routing.to_value(),
             memory_fraction=self.memory_fraction,
             prefix_share=self.prefix_share,
             limit_percentile=self.limit_percentile,
@@ -282,6 +320,7 @@ class ServingWorkloadDocument(Document):
             prefill_imbalance=load.prefill_imbalance,
             decode_imbalance=load.decode_imbalance,
             adapters=None if load.adapters is None else ServedAdaptersDocument.from_value(load.adapters),
+            routing=None if load.routing is None else ServedRoutingDocument.from_value(load.routing),
             objective=goal.objective,
             modes=list(goal.modes),
             max_gpus=goal.max_gpus,

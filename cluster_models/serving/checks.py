@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
-from cluster_models.errors import InvalidConfiguration, InvalidModel, InvalidWorkload
+from cluster_models.errors import InvalidConfiguration, InvalidInput, InvalidModel, InvalidWorkload
 from cluster_models.model.architecture import Architecture
+from cluster_models.routing.counts import loads_of_model
 from cluster_models.serving.engines import ServingEngine
+from cluster_models.serving.routing import ServedRouting
 from cluster_models.serving.workload import ServingConfiguration, ServingWorkload, Worker
 
 
@@ -42,11 +44,21 @@ def check_serving(
             f"{engine.name} has no speculative decoding",
             "leave it out",
         )
+    if workload.routing is not None:
+        _check_routing(architecture, workload.routing)
     if workload.adapters is not None:
         _check_adapters(architecture, engine)
     for pool, field in ((configuration.prefill, "prefill"), (configuration.decode, "decode")):
         if pool is not None:
             _check_worker(architecture, engine, pool.worker, field if configuration.is_split else "worker")
+
+
+def _check_routing(architecture: Architecture, routing: ServedRouting) -> None:
+    """Raise ``InvalidWorkload`` where counts are not of this model's experts."""
+    try:
+        loads_of_model(architecture, routing.workloads)
+    except InvalidInput as error:
+        raise InvalidWorkload(f"workload.{error.field}", error.value, error.problem, error.remedy) from error
 
 
 def _check_adapters(architecture: Architecture, engine: ServingEngine) -> None:

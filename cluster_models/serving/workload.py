@@ -20,6 +20,7 @@ from cluster_models.model.architecture import Architecture
 from cluster_models.serving.adapters import ServedAdapters
 from cluster_models.serving.engines import DEFAULT_ENGINE, ServingEngine
 from cluster_models.serving.requests import MOST_CLASSES, Lengths, RequestClass, check_limits, limits_of
+from cluster_models.serving.routing import ServedRouting
 from cluster_models.serving.traces import Trace
 
 MOST_REQUESTS: Final = 10**6
@@ -126,7 +127,8 @@ class ServingWorkload:
     that the engine may take (``None``: the engine's default).  ``prefix_share`` of a prompt's tokens have their
     keys and values in the cache already, as the start of an earlier prompt.  ``prefill_imbalance`` and
     ``decode_imbalance`` are the excess load of the busiest of many expert ranks in a phase, as its map leaves it
-    (``None``: as fitted).  ``adapters`` are low-rank ones that requests name.
+    (``None``: as fitted).  ``adapters`` are low-rank ones that requests name;
+    ``routing`` are counts for which experts are placed, which say the imbalance of every number of ranks.
     """
 
     input_tokens: float
@@ -147,6 +149,7 @@ class ServingWorkload:
     prefill_imbalance: float | None = None
     decode_imbalance: float | None = None
     adapters: ServedAdapters | None = None
+    routing: ServedRouting | None = None
     classes: tuple[RequestClass, ...] = ()
     trace: Trace | None = None
 
@@ -206,6 +209,9 @@ class ServingWorkload:
     def _check_shares(self) -> None:
         for name in ("prefill_imbalance", "decode_imbalance"):
             value = getattr(self, name)
+            if value is not None and self.routing is not None:
+                problem = "stands beside routing, from which it follows"
+                raise InvalidWorkload(f"workload.{name}", value, problem, "leave one of them out")
             if value is not None and not 0 <= value <= MOST_IMBALANCE:
                 remedy = "0.1 is a busiest rank a tenth above the mean; experts serving says what a map leaves"
                 raise InvalidWorkload(f"workload.{name}", value, f"must lie in 0..{MOST_IMBALANCE:g}", remedy)

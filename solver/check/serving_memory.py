@@ -60,6 +60,8 @@ def _least_weight_bytes(architecture: Architecture, workload: ServingWorkload, w
         named = (
             adapters.held * adapters.rank * WIDEST * sum(each.inputs + each.outputs for each in adapters.linears(a))
         )
+    if workload.routing is not None and worker.expert > 1:
+        routed = routed * workload.routing.slots(worker.expert) // workload.routing.workloads[0].experts
     return stage * (
         routed / worker.stage_gpus * workload.weights.element_bytes
         + (max(rest - whole, 0.0) / worker.tensor + whole) * narrow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -12,8 +12,9 @@ import numpy as np
 from cluster_models.cluster.gpus import GpuKind, Precision
 from cluster_models.model.architecture import Architecture
 from cluster_models.serving.own_rates import FittedServing, OwnRates
-from cluster_models.serving.workload import Pool, ServingConfiguration, ServingWorkload
+from cluster_models.serving.workload import Pool, ServingConfiguration, ServingWorkload, Worker
 from solver.serving.bunching import Bunching, bunching_of
+from solver.serving.expert_balance import routed_imbalance
 from solver.serving.loads import FloatArray, Loads, WorkerLinks, loads_of, row_of, stack, with_adapters
 from solver.serving.memory import WorkerMemory, worker_memory
 from solver.serving.mixes import Kinds, Moments, kinds_of, mix_of, moments_of
@@ -124,12 +125,9 @@ class Arrays:
 
 def arrays_of(cases: Sequence[ServingCase]) -> Arrays:
     """The arrays of ``cases``."""
-    decode = stack([_loads(case, case.configuration.decode, case.workload.decode_imbalance) for case in cases])
+    decode = stack([_loads(case, case.configuration.decode, "decode") for case in cases])
     prefill = stack(
-        [
-            _loads(case, case.configuration.prefill or case.configuration.decode, case.workload.prefill_imbalance)
-            for case in cases
-        ]
+        [_loads(case, case.configuration.prefill or case.configuration.decode, "prefill") for case in cases]
     )
     lengths = _lengths(cases, prefill)
     decode_memory, prefill_memory = _memory(cases, decode, lengths), _memory(cases, prefill, lengths)
@@ -151,7 +149,14 @@ def steady_of(arrays: Arrays, rates: Rates) -> Steady:
     return steady_state(arrays.decode, arrays.prefill, rates, arrays.traffic)
 
 
-def _loads(case: ServingCase, pool: Pool, imbalance: float | None) -> Loads:
+def imbalance_of(workload: ServingWorkload, worker: Worker, phase: str, *, split: bool) -> float | None:
+    """Excess load of the busiest of many expert ranks in a phase: stated, or after counts; ``None``: as fitted."""
+    if workload.routing is None:
+        return workload.prefill_imbalance if phase == "prefill" else workload.decode_imbalance
+    return routed_imbalance(workload.routing, phase, worker.expert, split=split)
+
+
+def _loads(case: ServingCase, pool: Pool, phase: str) -> Loads:
     loads = loads_of(
         case.architecture,
         case.gpu,
@@ -160,8 +165,13 @@ def _loads(case: ServingCase, pool: Pool, imbalance: float | None) -> Loads:
         weights=case.workload.weights,
         attention_weights=case.workload.attention_format(case.architecture),
         cache_bytes=case.workload.cache_format.element_bytes,
-        imbalance=imbalance,
+        imbalance=imbalance_of(case.workload, pool.worker, phase, split=case.configuration.is_split),
     )
+    routing, ranks = case.workload.routing, pool.worker.expert
+    if routing is not None and ranks > 1:
+        more = routing.slots(ranks) / routing.workloads[0].experts - 1.0
+        stored = loads.stored_bytes + more * loads.expert_bytes * loads.largest_stage
+        loads = replace(loads, stored_bytes=stored)
     return with_adapters(loads, case.architecture, pool.worker.tensor, case.workload.adapters)
 
 

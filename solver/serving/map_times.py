@@ -10,7 +10,7 @@ from cluster_models.cluster.catalogue import gpu_kind
 from cluster_models.serving.goal import ServedModel
 from cluster_models.serving.replicas import Phase, Replica
 from cluster_models.serving.workload import Pool, ServingConfiguration
-from solver.serving.cases import ServingCase
+from solver.serving.cases import ServingCase, imbalance_of
 from solver.serving.loads import WorkerLinks
 from solver.serving.rates import rates_of
 from solver.serving.steps import busiest_load
@@ -48,7 +48,8 @@ def map_times(served: ServedModel, replica: Replica, busiest: float) -> tuple[Ma
 def _planned(served: ServedModel, replica: Replica, phase: Phase) -> float:
     """The imbalance that the plan was priced with."""
     workload = served.workload
-    said = workload.prefill_imbalance if phase is Phase.PREFILL else workload.decode_imbalance
+    split = replica.phase is not Phase.BOTH
+    said = imbalance_of(workload, replica.worker, phase.value, split=split)
     if said is not None:
         return said
     case = ServingCase(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +27,16 @@ from app.cli.common_options import (
     Workload,
 )
 from app.cli.endings import reported
-from app.cli.planning.serving_options import Also, Arrivals, Exports, MaxGpus, Objective, Pin, ServingOptions
+from app.cli.planning.serving_options import (
+    Also,
+    Arrivals,
+    Exports,
+    MaxGpus,
+    Objective,
+    Pin,
+    Redundant,
+    ServingOptions,
+)
 
 Json = Annotated[bool, typer.Option("--json", help="Print the plan as JSON and nothing else.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Print hosts, memory by part and drift of links as well.")]
@@ -64,6 +74,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
     also: Also = None,
     exports: Exports = None,
     trace: Arrivals = None,
+    redundant: Redundant = None,
     verbose: Verbose = False,
     output: PlanFile = None,
 ) -> None:
@@ -73,13 +84,16 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
     from app.cli.planning.serving_predicting import is_serving, refuse_training_options  # noqa: PLC0415 - see above
 
     options = planning.options_of(time_limit=time_limit, effort=effort, seed=seed, gap=gap, backend=backend)
-    serving = ServingOptions(objective, max_gpus, tuple(pin or ()), tuple(also or ()), exports, calibration, trace)
+    serving = ServingOptions(
+        objective, max_gpus, tuple(pin or ()), tuple(also or ()), exports, calibration, trace, redundant=redundant
+    )
     if is_serving(workload):
+        serving = replace(serving, routing=tuple(routing or ()))
         from app.cli.planning import serving_planning  # noqa: PLC0415 - see above
 
         training = {
             "--framework-file": framework_file,
-            "--routing": routing,
+            "--routing-weight": routing_weight,
             "--robust": robust,
             "--fastest": fastest,
             "--tokens": tokens,

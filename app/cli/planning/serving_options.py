@@ -39,12 +39,21 @@ Exports = Annotated[
 ]
 
 
+Redundant = Annotated[
+    int | None,
+    typer.Option(
+        "--redundant", min=0, metavar="NUMBER", help="Serving, with --routing: expert slots of a layer for copies."
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class ServingOptions:
     """Options of the command line for serving, over the goal in the workload file.
 
     ``pins`` are "name=value"; ``also`` are further models, each "model=workload file";
-    ``calibration`` is a file, or a stored name where a service plans; ``trace`` a file of arrivals.
+    ``calibration`` is a file, or a stored name where a service plans; ``trace`` a file of arrivals;
+    ``routing`` are files of counts, for which experts are placed with ``redundant`` slots.
     """
 
     objective: str | None = None
@@ -54,12 +63,14 @@ class ServingOptions:
     exports: Path | None = None
     calibration: str | None = None
     trace: str | None = None
+    routing: tuple[Path, ...] = ()
+    redundant: int | None = None
 
     def refuse_any(self) -> None:
         """Raise ``InvalidInput`` for an option given: the workload is of training."""
         names = {"--objective": self.objective, "--max-gpus": self.max_gpus, "--pin": self.pins}
         others = {"--also": self.also, "--exports": self.exports, "--trace": self.trace}
-        for name, value in (names | others).items():
+        for name, value in (*names.items(), *others.items(), ("--redundant", self.redundant)):
             if value:
                 remedy = (
                     "write it in the workload file" if name in {"--objective", "--max-gpus"} else "leave it out"

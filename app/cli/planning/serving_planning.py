@@ -26,11 +26,13 @@ from app.cli.progress import cancelled_by_interrupt
 from app.cli.server import chosen_server
 from app.cli.terminal import console, reading_shown
 from app.documents.reading import read_document
+from app.documents.routing import RoutedWorkloadDocument
 from app.documents.serving import ServingWorkloadDocument
 from app.documents.serving_plan import serving_document
 from app.exports.serving.contract import serving_refusal
 from app.exports.serving.registry import SERVING_EXPORTS
 from app.presentation.serving_refusal import nothing_serves
+from app.routing.reading import loads_of
 from app.services.planning.serving_problems import Wanted, serving_problem
 from cluster_models.errors import InvalidInput, SolverFailed
 from cluster_models.serving.plan import ServingPlan
@@ -119,6 +121,14 @@ def _with_options(document: ServingWorkloadDocument, serving: ServingOptions) ->
         changes["max_gpus"] = serving.max_gpus
     if serving.trace is not None:
         changes["trace"] = read_text(serving.trace)
+    if serving.routing:
+        counted = map(RoutedWorkloadDocument.from_workload, loads_of(*serving.routing))
+        changes["routing"] = {"workloads": [each.model_dump(mode="json") for each in counted]}
+    if serving.redundant is not None:
+        told = changes.get("routing") or (document.routing and document.routing.model_dump(mode="json"))
+        if not isinstance(told, dict):
+            raise InvalidInput("--redundant", serving.redundant, "needs counts", "give --routing as well")
+        changes["routing"] = told | {"redundant_experts": serving.redundant}
     if serving.pins:
         changes["pinned"] = document.pinned | dict(map(_pin, serving.pins))
     if not changes:

@@ -61,6 +61,7 @@ LABELS: Final = {
     "adapters.count": "Low-rank adapters",
     "adapters.rank": "Their rank",
     "adapters.resident": "Of them on the GPUs at a time",
+    "routing": "Counts of the router",
     "objective": "Objective",
     "modes": "Phases",
     "max_gpus": "GPUs to use at most",
@@ -79,7 +80,7 @@ _BOX_OF: Final = {
     "others": "others_text",
 }
 """The box that a document was pasted into, by how the fields of its problems begin."""
-_DOCUMENTS: Final = ("classes", "trace")
+_DOCUMENTS: Final = ("classes", "trace", "routing")
 """Fields with places of their own inside, which their problems have to name."""
 _FORMATS: Final = tuple((each.value, each.value) for each in WeightFormat)
 CHOICES: Final[Mapping[str, Options]] = {

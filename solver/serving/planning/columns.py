@@ -240,7 +240,7 @@ def _goes(unpriced: Unpriced, prefill: _Workers, decode: _Workers, gpus: IntArra
 
 def _bounds(table: WorkerTable, loads: FloatArray) -> _Workers:
     """All workers of the table (W,)."""
-    traffic, rates, prefill = table.arrays.traffic, table.split_rates, table.arrays.prefill
+    traffic, rates, prefill = table.arrays.traffic, table.split_rates, table.split_arrays.prefill
     ranks, room = prefill.attention_data, np.maximum(traffic.chunk_tokens / traffic.new_tokens, 1.0)
     full = prefill_of(prefill, rates, traffic, ranks, room).total_s
     alone = prefill_of(prefill, rates, traffic, np.ones_like(ranks), np.ones_like(ranks)).total_s
@@ -284,7 +284,7 @@ def _bounds(table: WorkerTable, loads: FloatArray) -> _Workers:
 
 def _answer_s(table: WorkerTable, rates: Rates, sequences: FloatArray) -> FloatArray:
     """Seconds from the first token to the last beside so many sequences, itself included (W,)."""
-    step = decode_of(table.arrays.decode, rates, table.arrays.traffic, np.maximum(sequences, 1.0)).total_s
+    step = decode_of(table.split_arrays.decode, rates, table.arrays.traffic, np.maximum(sequences, 1.0)).total_s
     outputs = max(table.served.workload.output_tokens - 1.0, LEAST)
     return np.asarray(outputs * step / table.arrays.traffic.yields)
 

@@ -13,10 +13,10 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from cluster_models.serving.goal import ServedModel
-from cluster_models.serving.workload import Pool, ServingConfiguration
+from cluster_models.serving.workload import Pool, ServingConfiguration, Worker
 from solver.candidates import BoolArray, IntArray
 from solver.serving.arrivals import open_state
-from solver.serving.cases import Arrays, ServingCase, arrays_of, steady_of
+from solver.serving.cases import Arrays, ServingCase, arrays_of, imbalance_of, steady_of
 from solver.serving.loads import FloatArray
 from solver.serving.percentiles import limited_latencies
 from solver.serving.planning.groups import Group
@@ -36,12 +36,13 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WorkerTable:
-    """Workers (W,) of one model, each as if it did both phases; ``split_rates`` where it does one of them."""
+    """Workers (W,) of one model, each as if it did both phases; ``split_...`` where it does one of them."""
 
     served: ServedModel
     rows: dict[tuple[int, Shape], int]
     zones: Sequence[Zone]
     arrays: Arrays
+    split_arrays: Arrays
     rates: Rates
     split_rates: Rates
 
@@ -104,13 +105,30 @@ def worker_table(served: ServedModel, zones: Sequence[Zone], workers: Sequence[t
     """The table of ``workers``, each a zone by number and a shape."""
     cases = [_case(served, zones[zone], shape) for zone, shape in workers]
     properties, shifts = [case.properties for case in cases], [case.shifts for case in cases]
+    arrays = arrays_of(cases)
     return WorkerTable(
         served=served,
         rows={worker: row for row, worker in enumerate(workers)},
         zones=zones,
-        arrays=arrays_of(cases),
+        arrays=arrays,
+        split_arrays=_split(arrays, served, [shape.worker for _, shape in workers]),
         rates=rates_of(properties, shifts=shifts),
         split_rates=rates_of([{**each, "split": "split"} for each in properties], shifts=shifts),
+    )
+
+
+def _split(arrays: Arrays, served: ServedModel, workers: Sequence[Worker]) -> Arrays:
+    """Arrays of workers that do one phase: their expert maps are for it alone."""
+    if served.workload.routing is None:
+        return arrays
+    decode, prefill = (
+        np.array([imbalance_of(served.workload, each, phase, split=True) for each in workers], dtype=np.float64)
+        for phase in ("decode", "prefill")
+    )
+    return replace(
+        arrays,
+        decode=replace(arrays.decode, imbalance=decode),
+        prefill=replace(arrays.prefill, imbalance=prefill),
     )
 
 
@@ -133,6 +151,7 @@ def cases_of(table: WorkerTable, groups: Sequence[Group]) -> tuple[Arrays, Rates
     split = np.array([float(group.prefill is not None) for group in groups])
     workers = np.array([float(group.decode_replicas) for group in groups])
     loads, traffic = take(table.arrays.decode, decode), take(table.arrays.traffic, decode)
+    prompts = take(table.arrays.prefill, prefill)
     near = np.array(
         [
             table.zones[group.zone].transfer_bytes_per_s / table.zones[group.zone].domain_bytes_per_s
@@ -150,9 +169,12 @@ def cases_of(table: WorkerTable, groups: Sequence[Group]) -> tuple[Arrays, Rates
                 for field in fields(Rates)
             }
         )
+        alone = table.split_arrays.decode.imbalance[decode], table.split_arrays.prefill.imbalance[prefill]
+        loads = replace(loads, imbalance=np.where(split > 0, alone[0], loads.imbalance))
+        prompts = replace(prompts, imbalance=np.where(split > 0, alone[1], prompts.imbalance))
     arrays = Arrays(
         decode=loads,
-        prefill=take(table.arrays.prefill, prefill),
+        prefill=prompts,
         traffic=replace(
             traffic,
             decode_workers=workers,

@@ -117,7 +117,7 @@ def _steady(table: WorkerTable, load: FloatArray, *, prefill: float, decode: flo
         prefill_workers=prefill * like,
         decode_workers=decode * like,
     )
-    return steady_of(replace(table.arrays, traffic=traffic), table.split_rates)
+    return steady_of(replace(table.split_arrays, traffic=traffic), table.split_rates)
 
 
 def _best(rates: FloatArray, gpus: IntArray, most: int) -> list[int]:

@@ -54,6 +54,22 @@ def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return seen
 
 
+def test_routing_files_become_counts_of_the_workload(
+    files: list[str], found: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By workload, with slots for copies; slots without counts are refused."""
+    counts = {"prefill": [[1] * 127 + [2]] * 2, "decode": [[1] * 128] * 2}
+    Path("counts.json").write_text(json.dumps(counts))
+    command = ["plan", *files, "--model", "qwen3-30b-a3b", "--redundant", "16"]
+    assert main(command) == 2
+    assert "give --routing as well" in capsys.readouterr().err
+    assert main([*command, "--routing", "counts.json"]) == 0
+    routing = found["problem"].models[0].workload.routing
+    assert routing.slots(8) == 144
+    assert routing.of_phase("prefill")[0].loads[0] == (*[1.0] * 127, 2.0)
+    assert len(routing.of_phase("decode")) == 1
+
+
 def test_the_answer_leads_with_the_decision(
     files: list[str], found: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,10 @@ from app.web.planning.serving_form import (
     workload_data,
 )
 from cluster_models.errors import InvalidInput
+from cluster_models.routing.counts import ExpertLoads
 from cluster_models.serving.adapters import ServedAdapters
-from cluster_models.serving.goal import ServingGoal, ServingMode, ServingObjective
+from cluster_models.serving.goal import ServedModel, ServingGoal, ServingMode, ServingObjective
+from cluster_models.serving.routing import ServedRouting
 from cluster_models.serving.workload import CacheFormat, Speculation, WeightFormat
 from tests.app.api_client import API, cluster_body, ended, running
 from tests.serving_plans import nothing_serves, replayed_plan, served, split_phases, two_replicas
@@ -216,6 +219,13 @@ def test_a_workload_survives_the_form() -> None:
         decode_imbalance=0.125,
         adapters=ServedAdapters(64, 16, 8),
     )
+    counts = ServedRouting((ExpertLoads("prefill", (0,), ((1.0, 2.0),)), ExpertLoads("b", (0,), ((3.0, 4.0),))), 4)
+    workload = replace(given.workload, routing=counts, prefill_imbalance=None, decode_imbalance=None)
+    for own in (given, replace(given, workload=workload)):
+        _survives_the_form(own)
+
+
+def _survives_the_form(given: ServedModel) -> None:
     goal = ServingGoal(
         ServingObjective.POWER, (ServingMode.SPLIT,), 12, 9000.0, avoid_nodes=("a", "b"), pinned={"tensor": 2}
     )

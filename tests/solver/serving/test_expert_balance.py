@@ -1,0 +1,102 @@
+"""Imbalance of expert ranks after counts of a router, with copies in redundant slots."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cluster_models.errors import InvalidWorkload
+from cluster_models.model.catalogue import catalogue_model
+from cluster_models.routing.counts import ExpertLoads
+from cluster_models.serving.goal import ServedModel, ServingMode
+from cluster_models.serving.routing import ServedRouting
+from solver.serving.cases import imbalance_of
+from solver.serving.expert_balance import routed_imbalance
+from tests.solver.serving.planning.problems import nodes, problem, served, sound_plan
+
+QWEN = catalogue_model("qwen3-30b-a3b")
+
+
+def _routing(*loads: tuple[str, list[float]], redundant: int = 0) -> ServedRouting:
+    return ServedRouting(tuple(ExpertLoads(name, (0,), (tuple(own),)) for name, own in loads), redundant)
+
+
+def _counts(name: str, seed: int) -> ExpertLoads:
+    """Skewed counts of every layer of a model of 128 experts."""
+    loads = np.random.default_rng(seed).gamma(2.0, 1.0, (QWEN.layers, 128)) + 0.1
+    return ExpertLoads(name, tuple(range(QWEN.layers)), tuple(map(tuple, loads.tolist())))
+
+
+def test_experts_are_placed_by_hand() -> None:
+    """Selections 4, 2, 1, 1 on two ranks of two slots leave 5 and 3; of three slots, copies 4.33 and 3.67."""
+    uneven = [4.0, 2.0, 1.0, 1.0]
+    assert routed_imbalance(_routing(("a", uneven)), "decode", 2, split=True) == pytest.approx(2 * 0.25)
+    copied = routed_imbalance(_routing(("a", uneven), redundant=2), "decode", 2, split=True)
+    assert copied == pytest.approx(2 * (13 / 12 - 1))
+    assert routed_imbalance(_routing(("a", [1.0] * 4)), "prefill", 2, split=False) == 0.0
+    assert routed_imbalance(_routing(("a", uneven)), "decode", 1, split=True) == 0.0
+
+
+def test_one_map_for_both_phases_is_less_even_than_one_for_each() -> None:
+    """Phases whose hot experts differ; counts that name no phase are of both."""
+    both = _routing(("prefill", [6.0, 4.0, 1.0, 1.0]), ("decode", [1.0, 1.0, 6.0, 4.0]))
+    apart, shared = (routed_imbalance(both, "decode", 2, split=split) for split in (True, False))
+    assert apart == pytest.approx(2 * (7 / 6 - 1))
+    assert shared > apart
+    plain = _routing(("chat", [6.0, 4.0, 1.0, 1.0]))
+    assert routed_imbalance(plain, "decode", 2, split=False) == routed_imbalance(plain, "prefill", 2, split=True)
+
+
+@pytest.mark.parametrize("mode", ServingMode)
+def test_plans_are_priced_with_the_map_for_their_ranks(mode: ServingMode) -> None:
+    """As if the imbalance that the counts leave on these ranks had been stated by hand."""
+    routing = ServedRouting((_counts("prefill", 1), _counts("decode", 2)))
+    load = served("qwen3-30b-a3b", concurrency=64.0)
+    pinned = {"tensor": 2, "pipeline": 1, "attention_data": 1, "expert": 2}
+    given = {"objective": "goodput", "modes": (mode,), "pinned": pinned}
+
+    def with_(**changes: object) -> ServedModel:
+        return replace(load, workload=replace(load.workload, **changes))
+
+    plan = sound_plan(problem(nodes(1, gpus=4), with_(routing=routing), **given))
+    worker = plan.groups[0].replicas[0].worker
+    split = mode is ServingMode.SPLIT
+    said = {
+        f"{phase}_imbalance": imbalance_of(with_(routing=routing).workload, worker, phase, split=split)
+        for phase in ("prefill", "decode")
+    }
+    by_hand = sound_plan(problem(nodes(1, gpus=4), with_(**said), **given))
+    assert plan.certificate.objective == pytest.approx(by_hand.certificate.objective)
+
+
+def test_redundant_slots_even_ranks_out_and_take_memory() -> None:
+    """Steps are faster, weights larger by the copies."""
+    counts = (_counts("prefill", 1), _counts("decode", 2))
+    pinned = {"tensor": 4, "pipeline": 1, "attention_data": 1, "expert": 4}
+    few, many = (
+        sound_plan(
+            problem(
+                nodes(1, gpus=4),
+                served("qwen3-30b-a3b", concurrency=64.0, routing=ServedRouting(counts, redundant)),
+                modes=(ServingMode.AGGREGATED,),
+                pinned=pinned,
+            )
+        )
+        for redundant in (0, 32)
+    )
+    step_of = [plan.groups[0].replicas[0].decode for plan in (few, many)]
+    assert step_of[0] is not None
+    assert step_of[1] is not None
+    assert step_of[1].expert_s < step_of[0].expert_s
+    weights = [plan.groups[0].replicas[0].memory.weight_bytes for plan in (few, many)]
+    assert weights[1] > 1.15 * weights[0]
+
+
+def test_counts_of_another_model_are_refused() -> None:
+    """With what the model has; so is an imbalance beside counts."""
+    with pytest.raises(InvalidWorkload, match="has 128 experts in a layer"):
+        sound_plan(problem(nodes(1, gpus=4), served("qwen3-30b-a3b", routing=_routing(("a", [1.0] * 8)))))
+    with pytest.raises(InvalidWorkload, match="stands beside routing"):
+        served("qwen3-30b-a3b", routing=_routing(("a", [1.0] * 8)), decode_imbalance=0.1)
