@@ -9,7 +9,7 @@ from typing import Final
 from cluster_models.errors import InvalidInput
 
 _FACTORS: Final = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
-_NUMBER: Final = re.compile(r"(\d[\d_,]*\.?\d*(?:e\+?\d{1,2})?)\s*([kmbt]?)", re.IGNORECASE)
+_NUMBER: Final = re.compile(r"(\d[\d_,]*+\.?\d*(?:e\+?\d{1,2})?)\s*([kmbt]?)", re.IGNORECASE)
 
 
 def token_count(text: str, *, field: str) -> float:
