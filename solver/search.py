@@ -43,6 +43,8 @@ from solver.search_state import SearchState, first_state
 
 PRICING_SHARE: Final = 0.7
 """Share of the time limit for prices; the rest places the best of them."""
+FINISH_S: Final = 5.0
+"""Seconds, at most, for the last look of a search that was cancelled."""
 LAST_SHARE: Final = 0.2
 """Share of the time limit, at most, that is kept for the last look."""
 FIRST_PLANS: Final = 3
@@ -65,6 +67,8 @@ class Searched:
     state: SearchState
     stopped_by: StopReason
     chosen: Chosen
+    remaining_s: Callable[[], float]
+    """Seconds that are left for what is told beside the plan."""
 
 
 def search_space(problem: PlanningProblem, links: LinkModel) -> SearchSpace:
@@ -159,8 +163,7 @@ def _plan(reports: Reports, is_cancelled: IsCancelled | None) -> Plan | NoPlan:
     )
     if isinstance(found, NoPlan):
         return found
-    ends = started + options.time_limit_s
-    return conclude(problem, options, found.state, found.stopped_by, found.chosen, lambda: ends - time.monotonic())
+    return conclude(problem, options, found.state, found.stopped_by, found.chosen, found.remaining_s)
 
 
 def search_within(
@@ -178,10 +181,11 @@ def search_within(
     ``spent_s`` of the time limit are gone already; ``choice`` says which of plans as good is taken.
     """
     started = time.monotonic() - spent_s
+    ends = started + options.time_limit_s
     state = first_state(taken(space.priced, space.kept.mask), space.fabrics)
 
     def remaining_s() -> float:
-        return options.time_limit_s - (time.monotonic() - started)
+        return ends - time.monotonic()
 
     def searching_s() -> float:
         last_s = min((1 + options.alternatives) * state.placing_s, LAST_SHARE * options.time_limit_s)
@@ -194,8 +198,10 @@ def search_within(
     stopped_by = _run(problem, options, state, searching_s, tell, is_cancelled)
     if state.best is None:
         return none_found(problem, options, stopped_by, unresolved=state.unresolved > 0)
+    if stopped_by is StopReason.CANCELLED:
+        ends = min(ends, time.monotonic() + FINISH_S)
     place_runners_up(problem, options, state, remaining_s)
-    return Searched(state, stopped_by, choose(problem, options, state, choice, remaining_s))
+    return Searched(state, stopped_by, choose(problem, options, state, choice, remaining_s), remaining_s)
 
 
 def _run(
@@ -207,12 +213,19 @@ def _run(
     is_cancelled: IsCancelled | None,
 ) -> StopReason:
     """Refine candidates until nothing can beat the best plan, or the budget is gone; at least one is looked at."""
+
+    def left_s() -> float:
+        return 0.0 if is_called_off() else remaining_s()
+
+    def is_called_off() -> bool:
+        return bool(state.known) and is_cancelled is not None and is_cancelled()
+
     while (heap := state.next_heap(options)) is not None:
-        if state.known and is_cancelled is not None and is_cancelled():
+        if is_called_off():
             return StopReason.CANCELLED
         if state.known and remaining_s() <= 0:
             return StopReason.TIME_LIMIT
-        _advance(problem, options, state, heap, remaining_s)
+        _advance(problem, options, state, heap, left_s)
         tell()
     if state.is_late(state.target(options)):
         cancelled = is_cancelled is not None and is_cancelled()

@@ -294,6 +294,18 @@ def test_a_cancelled_search_returns_what_it_has() -> None:
     assert check_plan(found, asked) == ()
 
 
+def test_a_cancelled_search_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What time is left does not count for the alternatives, only that of the last look."""
+    asked = CASES["four GPUs a node"]
+    found = plan(asked, EXACT, is_cancelled=lambda: True)
+    assert isinstance(found, Plan)
+    assert found.alternatives
+    monkeypatch.setattr("solver.search.FINISH_S", 0.0)
+    hurried = plan(asked, EXACT, is_cancelled=lambda: True)
+    assert isinstance(hurried, Plan)
+    assert hurried.alternatives == ()
+
+
 def test_progress_only_improves() -> None:
     """The best step falls, the bound rises, and the last line is the certificate's."""
     seen: list[Progress] = []
