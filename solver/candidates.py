@@ -35,7 +35,8 @@ class CandidateBatch:
     ``modules`` the sum of the ``MODULE_BITS`` that selective recomputation names, ``recompute_layers`` those of
     each chunk that full recomputation is limited to, 0: all, ``sharding_ranks`` the data and context ranks of a
     group that shares parameters out, 0: all, ``optimizer_offload`` the percent of optimizer states in the nodes'
-    memory, ``exchange`` the code of context ranks' exchange (``cluster_models.training.context_exchange``).
+    memory, ``offloaded_layers`` those whose activations wait there, ``exchange`` the code of how context ranks
+    exchange (``cluster_models.training.context_exchange``).
     """
 
     tensor: IntArray
@@ -54,6 +55,7 @@ class CandidateBatch:
     recompute_layers: IntArray
     sharding_ranks: IntArray
     optimizer_offload: IntArray
+    offloaded_layers: IntArray
     exchange: IntArray
 
     def __len__(self) -> int:
@@ -146,6 +148,7 @@ def batch_of(configuration: Configuration) -> CandidateBatch:
         configuration.recompute_layers,
         configuration.sharding_ranks,
         configuration.optimizer_offload,
+        configuration.offloaded_layers,
         exchange_code(configuration.context_exchange, configuration.head_ranks, degrees.context),
     )
     return CandidateBatch(*(np.array([value], dtype=np.int64) for value in columns))

@@ -45,6 +45,7 @@ RECOMPUTED: Final = "--recompute-num-layers"
 MODULES: Final = "--recompute-modules"
 OFFLOAD: Final = "--optimizer-cpu-offload"
 OFFLOADED: Final = "--optimizer-offload-fraction"
+WAITING: Final = "--cpu-offloading-num-layers"
 _OTHER_NAMES: Final = {
     CHUNKS: "virtual_pipeline_model_parallel_size",
     GROUP: "microbatch_group_size_per_vp_stage",
@@ -128,6 +129,7 @@ def read_launch(text: str, *, layers: int, gpus: int) -> OwnLaunch:
             **_recomputation(given, rows),
             sharding=_sharding(given),
             optimizer_offload_percent=_offload(given),
+            offloaded_layers=given.number(WAITING, 0),
             **_exchange(given, context),
             rank_order=RankOrder.PIPELINE_BEFORE_DATA
             if given.has("--use-tp-pp-dp-mapping")

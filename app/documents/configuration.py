@@ -74,6 +74,11 @@ class ConfigurationDocument(ValueDocument[Configuration]):
     optimizer_offload_percent: Annotated[WholeNumber, Field(le=WHOLE_OFFLOAD), Holds("optimizer_offload")] = Field(
         0, description="Share of the optimizer states in the nodes' memory.", examples=[0]
     )
+    offloaded_layers: WholeNumber = Field(
+        0,
+        description="Layers whose activations wait in the nodes' memory from the forward to the backward pass.",
+        examples=[0],
+    )
     context_exchange: ContextExchange = Field(
         ContextExchange.RING,
         description="How context ranks meet the keys and values of a whole sequence: ring, gather, all_to_all "
@@ -146,6 +151,7 @@ class ConfigurationDocument(ValueDocument[Configuration]):
             sharding=self.sharding,
             sharding_ranks=self.sharding_ranks,
             optimizer_offload=self.optimizer_offload_percent,
+            offloaded_layers=self.offloaded_layers,
             context_exchange=self.context_exchange,
             head_ranks=self.head_ranks,
             rank_order=self.rank_order,

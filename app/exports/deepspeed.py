@@ -14,7 +14,7 @@ from app.exports.claims import shards_gradients
 from app.exports.contract import ZIP, Export, ExportFile, Files, refuse_groups, unsupported
 from app.exports.launch_value import Launch
 from app.exports.megatron import documents_unsaid
-from app.exports.offloading import refuse_offload
+from app.exports.offloading import refuse_layers, refuse_offload
 from app.exports.optimizer_states import refuse_muon
 from app.exports.options import Options
 from app.exports.readback.deepspeed import DEEPSPEED_SAYS, read_deepspeed
@@ -40,6 +40,7 @@ def _refuse(launch: Launch) -> None:
     refuse_groups("DeepSpeed", launch)
     refuse_muon("DeepSpeed", launch)
     refuse_offload("DeepSpeed", launch, takes=True)
+    refuse_layers("DeepSpeed", launch)
     degrees = launch.degrees
     reasons = {
         "pipeline": "it takes pipeline stages from the model's own code (PipelineModule)",

@@ -249,14 +249,16 @@ def _recomputation(launch: Launch) -> list[Flag]:
 
 
 def _states(release: int, launch: Launch) -> list[Flag]:
-    """Formats of the optimizer's states, where they are not all FP32, and the share that is offloaded."""
+    """Formats of the optimizer's states, where they are not all FP32, and what is offloaded."""
     formats = state_formats(release_name(release), launch)
     offloading = offload_settings(launch)
     if offloading and launch.configuration.sharding is not Sharding.OPTIMIZER:
         refuse_offload(release_name(release), launch, remedy="plan with sharding optimizer")
     settings = dict(zip(FIELDS[: len(formats)], formats, strict=True)) | offloading
     said = [Flag(f"--{name.replace('_', '-')}", value) for name, value in settings.items()]
-    return [Flag("--use-precision-aware-optimizer"), *said] if said else []
+    layers = launch.configuration.offloaded_layers
+    waiting = [Flag("--cpu-offloading-num-layers", layers)] * (layers > 0)
+    return [*waiting, *([Flag("--use-precision-aware-optimizer"), *said] if said else [])]
 
 
 def _sharding(launch: Launch, release: int) -> list[Flag]:

@@ -73,6 +73,7 @@ SINCE: Final[Mapping[str, int]] = MappingProxyType(
         "--window-attn-skip-freq": 15,
         "--window-size": 15,
         "--cuda-graph-modules": 18,
+        "--cpu-offloading-num-layers": 16,
         "--moe-flex-dispatcher-backend": 16,
         "--moe-shared-expert-gate": 16,
         "--mamba-head-dim": 12,

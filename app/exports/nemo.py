@@ -25,7 +25,7 @@ from app.exports.megatron import documents_unsaid, environment_lines, expert_ord
 from app.exports.megatron_hybrid import is_hybrid, refuse_untold
 from app.exports.megatron_layers import pipeline_layout
 from app.exports.megatron_releases import NEWEST, SINCE, has, overlaps_experts, release_name, vendors
-from app.exports.offloading import offload_settings, refuse_offload
+from app.exports.offloading import LAYERS, offload_settings, refuse_offload
 from app.exports.optimizer_states import FIELDS, refuse_muon, state_formats
 from app.exports.options import Options
 from app.exports.readback.nemo import GROUP, NEMO_SAYS, read_nemo
@@ -166,7 +166,11 @@ def _states(launch: Launch) -> dict[str, str]:
         refuse_offload("Megatron-Bridge", launch, remedy="plan with sharding optimizer")
     aware = launch.workload.optimizer_states.is_narrow or bool(offloading)
     said = {"use_precision_aware_optimizer": _truth(aware)} | dict(zip(FIELDS, formats, strict=True)) | offloading
-    return {f"optimizer.{name}": value for name, value in said.items()}
+    waiting = {}
+    if layers := launch.configuration.offloaded_layers:
+        waiting = {"cpu_offloading": _truth(True), "cpu_offloading_weights": _truth(False), LAYERS: str(layers)}
+    found = {f"model.{name}": value for name, value in waiting.items()}
+    return found | {f"optimizer.{name}": value for name, value in said.items()}
 
 
 def _adapters(launch: Launch) -> dict[str, str]:

@@ -10,6 +10,7 @@ from cluster_models.training.workload import WHOLE_OFFLOAD
 
 SWITCH: Final = "optimizer_cpu_offload"
 SHARE: Final = "optimizer_offload_fraction"
+LAYERS: Final = "cpu_offloading_num_layers"
 OVERLAP: Final = "overlap_cpu_optimizer_d2h_h2d"
 
 
@@ -25,6 +26,13 @@ def refuse_offload(target: str, launch: Launch, *, takes: bool = False, remedy: 
     if percent and not (takes and percent == WHOLE_OFFLOAD):
         problem = "it offloads all optimizer states or none" if takes else "it has no such setting for this plan"
         raise unsupported(target, "optimizer_offload_percent", percent, problem, remedy)
+
+
+def refuse_layers(target: str, launch: Launch) -> None:
+    """Raise ``InvalidConfiguration`` where a plan offloads activations and a target cannot."""
+    if layers := launch.configuration.offloaded_layers:
+        problem = "it has no setting for activations of layers"
+        raise unsupported(target, "offloaded_layers", layers, problem, "export nemo or megatron")
 
 
 def percent_said(is_on: bool, fraction: str) -> int:

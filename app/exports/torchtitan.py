@@ -23,7 +23,7 @@ from app.exports.contract import (
 )
 from app.exports.launch_value import Launch
 from app.exports.megatron import documents_unsaid, expert_order_lines
-from app.exports.offloading import refuse_offload
+from app.exports.offloading import refuse_layers, refuse_offload
 from app.exports.optimizer_states import refuse_muon, refuse_states
 from app.exports.options import Options
 from app.exports.readback.torchtitan import OFFLOAD, SCHEDULES, TORCHTITAN_SAYS, read_torchtitan, split_layers
@@ -107,6 +107,7 @@ def _refuse(launch: Launch) -> None:
     if launch.configuration.sharding is not Sharding.PARAMETERS:
         refuse_offload("torchtitan", launch, remedy="plan with sharding parameters, or export megatron")
     refuse_offload("torchtitan", launch, takes=True)
+    refuse_layers("torchtitan", launch)
     configuration, degrees = launch.configuration, launch.degrees
     if configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA and degrees.pipeline > 1 and degrees.data > 1:
         raise unsupported(

@@ -191,6 +191,7 @@ def _settings(plans: Sequence[Plan]) -> tuple[ComparisonRow, ...]:
         "recomputation": [each.recomputation for each in chosen],
         "sharding": [str(each.sharding) for each in chosen],
         **({"offload": [f"{each.optimizer_offload} %" for each in chosen]} if _offloads(chosen) else {}),
+        **({"offloaded layers": [str(each.offloaded_layers) for each in chosen]} if _waits(chosen) else {}),
         **({"context exchange": [each.exchange_words for each in chosen]} if _exchanges(chosen) else {}),
         "rank order": [str(each.rank_order) for each in chosen],
         "schedule": [schedule_words(each) for each in chosen],
@@ -205,6 +206,10 @@ def _exchanges(chosen: Sequence[Configuration]) -> bool:
 
 def _offloads(chosen: Sequence[Configuration]) -> bool:
     return any(each.optimizer_offload for each in chosen)
+
+
+def _waits(chosen: Sequence[Configuration]) -> bool:
+    return any(each.offloaded_layers for each in chosen)
 
 
 def _unique(rows: Sequence[tuple[int, ...]]) -> Sequence[tuple[int, ...]]:

@@ -73,6 +73,7 @@ def settings(
     """
     virtual = configuration.degrees.virtual_pipeline
     schedule, offloaded = schedule_words(configuration), configuration.optimizer_offload
+    waiting = configuration.offloaded_layers
     return (
         *(_framework(workload) if workload else ()),
         ("micro-batch", plural(configuration.micro_batch, "sequence")),
@@ -83,6 +84,10 @@ def settings(
             (("optimizer states in nodes' memory", f"{offloaded} %, {host_bytes / GIB:.1f} GiB a GPU"),)
             if offloaded
             else ()
+        ),
+        *(
+            (("activations in nodes' memory", f"{plural(waiting, 'layer')}, {host_bytes / GIB:.1f} GiB a GPU"),)
+            * (waiting > 0)
         ),
         *((("context ranks", exchange_words(configuration)),) if configuration.degrees.context > 1 else ()),
         ("rank order", str(configuration.rank_order)),
@@ -139,6 +144,8 @@ def settings_line(configuration: Configuration) -> str:
         f"sharding {configuration.sharding_words}, "
         + f"{configuration.optimizer_offload} % of optimizer states offloaded, "
         * (configuration.optimizer_offload > 0)
+        + f"activations of {plural(configuration.offloaded_layers, 'layer')} offloaded, "
+        * (configuration.offloaded_layers > 0)
         + f"{exchange_words(configuration)}, " * (configuration.context_exchange is not ContextExchange.RING)
         + f"order {configuration.rank_order}"
         + f", schedule {schedule_words(configuration)}" * (configuration.degrees.pipeline > 1)

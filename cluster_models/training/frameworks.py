@@ -297,6 +297,9 @@ class Framework:
         OptimizerOffload,
         Fact("How optimizer states may live in nodes' memory: not, any share, all, or with shards of parameters."),
     ]
+    activation_offload: Annotated[
+        bool, Fact("Without a pipeline, activations of layers may wait in nodes' memory for the backward pass.")
+    ]
     whole_logits: Annotated[bool, Fact("Tensor ranks gather the logits before the loss.")]
     cuda_graphs: Annotated[
         CudaGraphs,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cluster_models.cluster.gpus import Precision
-from cluster_models.training.framework_choices import Optimizer, OptimizerOffload
-from cluster_models.training.workload import WHOLE_OFFLOAD, Offload, Sharding, TrainingWorkload
+from cluster_models.training.framework_choices import CudaGraphs, Optimizer, OptimizerOffload
+from cluster_models.training.workload import WHOLE_OFFLOAD, Offload, Recompute, Sharding, TrainingWorkload
 
 
 def offload_refusal(workload: TrainingWorkload) -> str:
@@ -22,6 +22,16 @@ def offload_refusal(workload: TrainingWorkload) -> str:
         "is not planned beside adapters, whose states are small": workload.adapters is not None,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def can_offload_layers(workload: TrainingWorkload) -> bool:
+    """Whether a run's activations may wait in the nodes' memory, layer by layer, on one pipeline rank.
+
+    Transformer Engine copies them, not beside CUDA graphs; ``TransformerConfig`` refuses recomputation beside it.
+    """
+    framework = workload.framework
+    allowed = Offload.ACTIVATIONS in workload.offload and Recompute.NONE in workload.recompute
+    return allowed and framework.activation_offload and framework.cuda_graphs is CudaGraphs.NONE
 
 
 def offloads_with(style: OptimizerOffload, sharding: Sharding) -> bool:

@@ -85,7 +85,8 @@ class Configuration:
     Selective recomputation runs ``recompute_modules`` again, without any the framework's own choice; full
     recomputation the first ``recompute_layers`` layers of each chunk, 0: all.
     Parameters are sharded inside groups of ``sharding_ranks`` data ranks, context ranks included, 0: all of them.
-    ``optimizer_offload`` percent of the optimizer states live in the nodes' memory.
+    ``optimizer_offload`` percent of the optimizer states live in the nodes' memory, and from the forward to the
+    backward pass the activations of ``offloaded_layers`` layers.
     ``head_ranks`` context ranks exchange heads where the exchange is hierarchical, else 0.
     """
 
@@ -100,6 +101,7 @@ class Configuration:
     recompute_layers: int = 0
     sharding_ranks: int = 0
     optimizer_offload: int = 0
+    offloaded_layers: int = 0
     context_exchange: ContextExchange = ContextExchange.RING
     head_ranks: int = 0
 
@@ -120,6 +122,14 @@ class Configuration:
         if not 0 <= self.optimizer_offload <= WHOLE_OFFLOAD:
             raise InvalidConfiguration(
                 "optimizer_offload", self.optimizer_offload, f"is a share in percent, from 0 to {WHOLE_OFFLOAD}"
+            )
+        if not 0 <= self.offloaded_layers < max(1, sum(map(sum, self.stage_layers))):
+            raise InvalidConfiguration(
+                "offloaded_layers", self.offloaded_layers, "must leave a layer of the model", "0 offloads none"
+            )
+        if self.offloaded_layers and (self.degrees.pipeline > 1 or self.recompute is not Recompute.NONE):
+            raise InvalidConfiguration(
+                "offloaded_layers", self.offloaded_layers, "goes with one pipeline rank and nothing recomputed"
             )
         self._check_exchange()
 

@@ -71,6 +71,8 @@ class Offload(StrEnum):
     OPTIMIZER = "optimizer"
     """Optimizer states and master weights, all or a share, updated by the node's processors; where the framework
     moves whole shards, parameters and gradients as well."""
+    ACTIVATIONS = "activations"
+    """Activations of some layers, which the backward pass fetches again, where nothing else fits."""
 
 
 class Objective(StrEnum):

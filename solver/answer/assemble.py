@@ -50,6 +50,7 @@ def configuration_of(candidate: Candidate) -> Configuration:
         recompute_layers=limit,
         sharding_ranks=int(batch.sharding_ranks[0]),
         optimizer_offload=int(batch.optimizer_offload[0]),
+        offloaded_layers=int(batch.offloaded_layers[0]),
         context_exchange=exchange,
         head_ranks=head_ranks,
     )

@@ -87,7 +87,7 @@ def _relaxations(workload: TrainingWorkload) -> Iterator[tuple[Remark, TrainingW
     if Sharding.PARAMETERS not in workload.sharding:
         yield remark(SHARD_PARAMETERS), replace(workload, sharding=(*workload.sharding, Sharding.PARAMETERS))
     if Offload.OPTIMIZER not in workload.offload and can_offload(workload):
-        yield remark(OFFLOAD_OPTIMIZER), replace(workload, offload=tuple(Offload))
+        yield remark(OFFLOAD_OPTIMIZER), replace(workload, offload=(*workload.offload, Offload.OPTIMIZER))
     for degree, size in workload.pinned.items():
         rest = {name: other for name, other in workload.pinned.items() if name != degree}
         yield remark("unpin", degree=degree, size=size), replace(workload, pinned=rest)

@@ -78,6 +78,7 @@ def _memory_options(batch: CandidateBatch) -> IntArray:
         + (batch.recompute_layers > 0)
         + (batch.sharding_ranks > 0)
         + (batch.optimizer_offload > 0)
+        + (batch.offloaded_layers > 0)
         + (batch.exchange != RING)
     )
 

@@ -172,8 +172,8 @@ def _adapters(problem: PlanningProblem) -> list[Remark]:
 
 
 def _offload(candidate: Candidate) -> Iterator[Remark]:
-    """Warnings about figures that the step in the nodes' memory rests on, and about nodes with too little of it."""
-    if not candidate.batch.optimizer_offload[0]:
+    """Warnings about figures that what is offloaded rests on, and about nodes with too little of it."""
+    if not candidate.batch.optimizer_offload[0] and not candidate.batch.offloaded_layers[0]:
         return
     for gpu in candidate.gpu_kinds:
         host = gpu.host_share

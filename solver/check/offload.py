@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
@@ -28,8 +29,18 @@ def offload_rules(configuration: Configuration, workload: TrainingWorkload) -> I
     allowed = tuple(map(str, workload.offload))
     if ("optimizer" if percent else "none") not in allowed:
         yield f"Of the optimizer states {percent} % are offloaded, but the workload allows {', '.join(allowed)}."
-    if not percent:
-        return
+    if configuration.offloaded_layers:
+        if "activations" not in allowed or not framework.activation_offload:
+            yield f"Activations are offloaded, which the workload or {framework.name} does not allow."
+        if str(framework.cuda_graphs) != "none":
+            yield "Activations are offloaded beside CUDA graphs."
+    if percent:
+        yield from _state_rules(percent, configuration, workload)
+
+
+def _state_rules(percent: int, configuration: Configuration, workload: TrainingWorkload) -> Iterator[str]:
+    """The same of ``percent`` of the optimizer states."""
+    framework = workload.framework
     style = str(framework.optimizer_offload)
     if style not in _SHARDINGS:
         yield f"{framework.name} does not offload optimizer states."
@@ -50,8 +61,8 @@ def offload_rules(configuration: Configuration, workload: TrainingWorkload) -> I
 
 def offload_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
     """Bytes and seconds in the nodes' memory that contradict the share offloaded."""
-    share = plan.configuration.optimizer_offload / 100
-    if not share:
+    share, layers = plan.configuration.optimizer_offload / 100, plan.configuration.offloaded_layers
+    if not share and not layers:
         if plan.time.offload_s or any(memory.host_bytes for memory in plan.memory):
             yield "Nothing is offloaded, but the plan states bytes or seconds in the nodes' memory."
         return
@@ -59,10 +70,20 @@ def offload_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
     for memory in plan.memory:
         low, high = owned_parameters(memory.stage, plan.configuration, problem)
         least, most = (share * _STATE_BYTES * owned for owned in (low, high))
+        if layers:  # a layer keeps its input at least
+            least, most = least + layers * _input_bytes(plan.configuration, problem), math.inf
         if not least * (1 - WEIGHT_TOLERANCE) <= memory.host_bytes <= most * (1 + WEIGHT_TOLERANCE):
             stated = f"Stage {memory.stage} states {memory.host_bytes:.0f} bytes"
             yield f"{stated} in the node's memory, not {least:.0f} to {most:.0f}."
-    yield from _time_rules(plan, problem, share)
+    if share:
+        yield from _time_rules(plan, problem, share)
+
+
+def _input_bytes(configuration: Configuration, problem: PlanningProblem) -> float:
+    """Bytes of one layer's input on a GPU, in 8 bits at least."""
+    degrees, workload = configuration.degrees, problem.workload
+    tokens = configuration.micro_batch * workload.sequence_length / degrees.context
+    return tokens * problem.architecture.hidden / degrees.tensor
 
 
 def room_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:

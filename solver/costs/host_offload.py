@@ -1,4 +1,4 @@
-"""Optimizer states in the nodes' memory: bytes that leave a GPU, and seconds of the step there.
+"""Optimizer states and activations in the nodes' memory: bytes that leave a GPU, and seconds that they take.
 
 Formulas and sources: docs/memory_options.md.
 """
@@ -77,6 +77,17 @@ def gradients_leave(batch: CandidateBatch, style: OptimizerOffload) -> BoolArray
     if style is OptimizerOffload.SHARE:
         return np.zeros(len(batch), dtype=np.bool_)
     return ~is_sharded(batch, Sharding.OPTIMIZER)
+
+
+def waiting_activations_s(
+    host: HostShare, waiting_bytes: FloatArray, *, forward_s: FloatArray, backward_s: FloatArray
+) -> FloatArray:
+    """(n, P) seconds of a micro-batch for which activations travel beyond what its passes hide.
+
+    Transformer Engine spreads copies over the layers of a pass (``AsyncDoubleBufferGroupOffloadHandler``).
+    """
+    travel = waiting_bytes / min(LINK_SHARE * host.link_bytes_per_s, host.memory_bytes_per_s)
+    return np.asarray(np.maximum(travel - forward_s, 0.0) + np.maximum(travel - backward_s, 0.0))
 
 
 def offload_s(

@@ -116,7 +116,8 @@ class MemoryAccount:
     activations, of which ``fixed`` (n, P) without logits is beyond the limit.  ``step`` (n, P): bytes of the
     optimizer's step, ``left`` (n, P) those that it leaves to the allocator while nothing else wants them.
     All three are those of nothing offloaded; of ``states``, what all offloaded states take to the node, ``offload``
-    is the share, (n, 1) or (m, n, 1) by policy, and ``host_limit_bytes`` the room of a GPU there.
+    is the share, (n, 1) or (m, n, 1) by policy, and ``host_limit_bytes`` the room of a GPU there.  ``waits`` (n, 1)
+    is the share of the layers whose activations wait in the node; those of one of them are on their way.
     """
 
     layers: IntArray
@@ -134,6 +135,7 @@ class MemoryAccount:
     fixed: FloatArray
     states: HostStates
     offload: FloatArray
+    waits: FloatArray
     host_limit_bytes: float
 
     @classmethod
@@ -226,6 +228,7 @@ class MemoryAccount:
             fixed=settled.total_bytes - logits - settled.limit_bytes,
             states=states.offloaded,
             offload=offload_share(batch, workload),
+            waits=batch.offloaded_layers[:, None] / architecture.layers,
             host_limit_bytes=HOST_SHARE * gpu.host_share.memory_bytes,
         )
 
@@ -243,7 +246,7 @@ class MemoryAccount:
             optimizer_bytes=self.settled.optimizer_bytes - self.offload * states.optimizer + needed,
             activations_bytes=activations,
             fragmentation_bytes=fragmentation,
-            host_bytes=self.offload * states.host,
+            host_bytes=self.offload * states.host + self._waiting_bytes(policies),
         )
         if self.calibration.framework.left_step_bytes:  # as far as there is room
             left = np.maximum(here * (self.step + self.left) - passing, 0.0) - needed
@@ -266,9 +269,10 @@ class MemoryAccount:
             passing = share * (activations + self.settled.logits_bytes)
             fixed = self.fixed - self.offload * self.states.total
             excess = fixed + np.maximum(passing, (1.0 - self.offload) * self.step)
-            if not self.offload.any():
+            if not self.offload.any() and not self.waits.any():
                 return np.asarray(excess)
-            return np.maximum(excess, self.offload * self.states.host - self.host_limit_bytes)
+            held = self.offload * self.states.host + self._waiting_bytes(policies)
+            return np.maximum(excess, held - self.host_limit_bytes)
         parts = self.parts(policies)
         return parts.total_bytes - parts.limit_bytes
 
@@ -303,8 +307,18 @@ class MemoryAccount:
         """(n, P), or (m, n, P), bytes of activations at the peak."""
         kept = kept_activations(self.architecture, self.sizes, self.calibration, tensors, policies)
         held = np.maximum.reduce([self._held(moment, kept, policies) for moment in self.moments])
+        if self.waits.any():
+            held = held * (1.0 - np.maximum(self.waits - 1.0 / self.architecture.layers, 0.0))
         working = kept.working if again else tensors.passing
         return np.asarray(held + working[..., None])
+
+    def _waiting_bytes(self, policies: RecomputePolicies) -> FloatArray | float:
+        """(n, P), or (m, n, P), bytes of activations that wait in the node's memory."""
+        if not self.waits.any():
+            return 0.0
+        kept = kept_activations(self.architecture, self.sizes, self.calibration, self.tensors, policies)
+        held = np.maximum.reduce([self._held(moment, kept, policies) for moment in self.moments])
+        return np.asarray(self.waits * held)
 
     def _held(self, moment: _Moment, kept: LayerActivations, policies: RecomputePolicies) -> FloatArray:
         """(n, P), or (m, n, P), bytes that layers keep at a moment."""

@@ -20,6 +20,7 @@ from cluster_models.training.framework_choices import Optimizer
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray
+from solver.costs.activations import kept_activations, layer_tensors
 from solver.costs.adapters import trained_parameters
 from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.compute import Processor, processor
@@ -32,7 +33,7 @@ from solver.costs.data_parallel import (
     ring_passes,
     tail_transfers,
 )
-from solver.costs.host_offload import offload_s
+from solver.costs.host_offload import offload_s, waiting_activations_s
 from solver.costs.layers import Layers, SizedLayers, layers_of
 from solver.costs.local_sizes import LocalSizes
 from solver.costs.model_ends import (
@@ -233,6 +234,14 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
         backward_s=by_rank(backward, stages),
         micro_batches=micro_batches,
     )
+    if batch.offloaded_layers.any():
+        tensors = layer_tensors(architecture, sizes, calibration, lagging=0.0)
+        kept = kept_activations(architecture, sizes, calibration, tensors, policies).layers
+        waits = batch.offloaded_layers[:, None] / architecture.layers
+        waiting = waits * (layers.sum(axis=-2) * kept).sum(axis=-1, keepdims=True)
+        passes_s = by_rank(forward, stages), by_rank(backward, stages)
+        exposed = waiting_activations_s(gpu.host_share, waiting, forward_s=passes_s[0], backward_s=passes_s[1])
+        offload = offload + np.asarray(micro_batches)[:, None] * exposed
     return StepCosts(
         forward_s=forward,
         backward_s=backward,

@@ -310,6 +310,8 @@ def _check_offload(workload: TrainingWorkload) -> None:
     if pinned == 0 or (pinned is None and Offload.NONE in workload.offload):
         return
     field, value = "workload.offload", ", ".join(workload.offload)
+    if set(workload.offload) == {Offload.ACTIVATIONS}:
+        raise InvalidWorkload(field, value, "are offloaded where nothing else fits, beside other plans", "add none")
     if pinned is not None:
         field, value = "workload.pinned.optimizer_offload", str(pinned)
     if refusal := offload_refusal(workload):

@@ -7,6 +7,8 @@ mixes is among the rows, whatever is placed where.
 
 Where optimizer states may be offloaded each mix has the least share of them with which it fits, in closed form: the
 step takes the longer the more is offloaded, so that this share counts as one more thing that a mix adds.
+Where activations may be, a candidate without a pipeline has one row more: nothing runs again, and the fewest layers
+with which it fits wait in the node.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import numpy as np
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.training.framework_choices import OptimizerOffload
 from cluster_models.training.frameworks import Framework
-from cluster_models.training.offload import offload_percents
+from cluster_models.training.offload import can_offload_layers, offload_percents
 from cluster_models.training.workload import WHOLE_OFFLOAD
 from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray, select_rows
 from solver.costs.layers import Layers
@@ -107,6 +109,8 @@ def screened(
         least = tried.offloading(np.where(fits, batch.optimizer_offload, tried.most_percent()))
         excess = np.where(np.isinf(excess), excess, least.excess_bytes(ends))
     is_open = np.where(fits, overlaps(problem, batch), least.least_excess_bytes() <= 0)
+    if tried.may_offload_layers:
+        is_open |= ~fits & (tried.offloading_layers(tried.most_layers()).plain_excess_bytes() <= 0)
     keeps = ~is_open & (fits | (excess[:, 0] < excess[:, 1]))
     settled = [
         MixedRows(rows[keeps], least.batch.take(keeps), excess[keeps, 0]),
@@ -144,6 +148,39 @@ class Tried:
         """Whether any candidate may offload more than it does."""
         percents = offload_percents(self.problem.workload)
         return len(percents) > 1 and any(account.states.host.any() for account in self.accounts)
+
+    @property
+    def may_offload_layers(self) -> bool:
+        """Whether activations of the candidates' layers may wait in the nodes' memory."""
+        plain = NOTHING in mixes_of(self.problem) and len(self.batch) > 0 and int(self.batch.pipeline[0]) == 1
+        return plain and can_offload_layers(self.problem.workload)
+
+    def most_layers(self) -> IntArray:
+        """(n,) the most layers whose activations may wait."""
+        return np.full(len(self.batch), self.problem.architecture.layers - 1, dtype=np.int64)
+
+    def offloading_layers(self, layers: IntArray) -> Tried:
+        """The candidates with the activations of ``layers`` (n,) offloaded."""
+        batch, waits = (
+            replace(self.batch, offloaded_layers=layers),
+            layers[:, None] / self.problem.architecture.layers,
+        )
+        return replace(self, batch=batch, accounts=[replace(account, waits=waits) for account in self.accounts])
+
+    def plain_excess_bytes(self) -> FloatArray:
+        """(n,) what the fullest GPU needs beyond its memory with nothing run again."""
+        return self.excess_bytes(policies_of([NOTHING], self._framework))[:, 0]
+
+    def _waiting(self) -> MixedRows:
+        """Those that fit with the activations of some layers offloaded, of the fewest, and not with none."""
+        low, high = np.zeros(len(self.batch), dtype=np.int64), self.most_layers()
+        while (low < high).any():
+            middle = (low + high) // 2
+            fits = self.offloading_layers(middle).plain_excess_bytes() <= 0
+            low, high = np.where(fits, low, np.minimum(middle + 1, high)), np.where(fits, middle, high)
+        found = self.offloading_layers(high)
+        excess = found.plain_excess_bytes()
+        return found.rows_with(NOTHING, np.flatnonzero((high > 0) & (excess <= 0)), excess)
 
     def most_percent(self) -> IntArray:
         """(n,) the greatest percent of optimizer states that nodes have room for and plans may offload.
@@ -198,9 +235,10 @@ class Tried:
         columns = np.column_stack([fits[:, 0], self._kept(policies, added, fits[:, 1:], crossing, percent[:, 1:])])
         if fits[:, 0].any():
             self._drop_beaten(policies, added, columns, self._limited_s(limit, known.apart), crossing, percent)
-        nearest, nothing = excess.argmin(axis=1), np.flatnonzero(~columns.any(axis=1))
+        parts = [self._waiting()] if self.may_offload_layers else []
+        saved = np.isin(np.arange(len(columns)), [part.candidate for part in parts])
+        nearest, nothing = excess.argmin(axis=1), np.flatnonzero(~columns.any(axis=1) & ~saved)
         columns[nothing, nearest[nothing]] = True
-        parts = []
         for column in np.flatnonzero(columns.any(axis=0)).tolist():
             mix, own = (Mix(FULL), *mixes)[column], np.flatnonzero(columns[:, column])
             tried = self.offloading(percent[:, column]) if percent.any() else self

@@ -226,6 +226,11 @@ def _any_fits(problem: PlanningProblem, gpu: GpuKind, batch: CandidateBatch, *, 
         layers = chunk_layers(problem.architecture, layout_of(problem, part), part.runs)
         tried = Tried(problem, part, layers, kind_rows(part), memory_accounts(problem, [gpu], part, layers, domain))
         tried = tried.offloading(tried.most_percent()) if tried.may_offload else tried
+        if (
+            tried.may_offload_layers
+            and (tried.offloading_layers(tried.most_layers()).plain_excess_bytes() <= 0).any()
+        ):
+            return True
         for level in reversed(levels_of(problem)):
             policies = RecomputePolicies.of(with_mix(part, *level), problem.workload.framework)
             if (tried.accounts[0].excess_bytes(policies) <= 0).all(axis=1).any():

@@ -24,6 +24,7 @@ _SETTINGS: Final = (
     "recomputation",
     "sharding",
     "optimizer_offload",
+    "offloaded_layers",
     "exchange_words",
     "rank_order",
     "schedule",

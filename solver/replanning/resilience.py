@@ -180,7 +180,7 @@ def _kept_copies(
     slowest = float(distances.seconds.max())
     if not recovery.memory_checkpoint:
         yield _in_memory(plan, recovery, cluster, label, slowest)
-    if configuration.optimizer_offload:
+    if configuration.optimizer_offload or configuration.offloaded_layers:
         return  # copies of states would fill nodes' memory, which is not weighed here
     sharing = configuration.degrees.context * configuration.degrees.data
     instances = instances_of(recovery, sharing)

@@ -159,7 +159,10 @@ def in_shape(
         recompute=(configuration.recompute,),
         pinned_modules=tuple(configuration.recompute_modules or default_modules(asked.workload.framework)),
         sharding=(configuration.sharding,),
-        offload=(Offload.OPTIMIZER if configuration.optimizer_offload else Offload.NONE,),
+        offload=(
+            Offload.OPTIMIZER if configuration.optimizer_offload else Offload.NONE,
+            *[Offload.ACTIVATIONS] * (configuration.offloaded_layers > 0),
+        ),
         context_exchange=(configuration.context_exchange,),
         schedule=(configuration.schedule,),
     )

@@ -63,6 +63,7 @@ DEFAULTS: Mapping[str, int] = {
     "recompute_layers": 0,
     "sharding_ranks": 0,
     "optimizer_offload": 0,
+    "offloaded_layers": 0,
     "exchange": 0,
 }
 

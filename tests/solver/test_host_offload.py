@@ -34,7 +34,7 @@ from tests.solver.cost_cases import candidates, costs, memory
 from tests.solver.naive_mixes import every_mix
 from tests.solver.problems import DENSE, EXACT, fabrics_of, nodes, not_planned, planned, problem, row
 
-ALLOWED = tuple(Offload)
+ALLOWED = (Offload.NONE, Offload.OPTIMIZER)
 BRIDGE, DEEPSPEED, TITAN = map(framework, ("megatron-bridge-26.02", "transformers-2025", "torchtitan-2025"))
 DGX_2 = HostMemory(1536 * GIB, 255.9 * GBYTE, 15.75 * GBYTE)
 GPT_10B = Architecture(

@@ -47,6 +47,7 @@ MEGATRON_SAYS: Final = PLAN_SAYS | {
     "recompute",
     "optimizer_states",
     "optimizer_offload",
+    "offloaded_layers",
     "exchange",
     "connections",
     "micro_batch_group",
@@ -113,6 +114,7 @@ def claims_of_arguments(text: str) -> Claims:
         optimizer_offload=percent_said(
             "--optimizer-cpu-offload" in given, "".join(given.get("--optimizer-offload-fraction", ()))
         ),
+        offloaded_layers=_number(given, "--cpu-offloading-num-layers", 0),
         exchange=exchange_said(
             " ".join(given.get("--cp-comm-type", ())),
             tuple(map(int, given.get("--hierarchical-context-parallel-sizes", ()))),

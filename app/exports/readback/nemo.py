@@ -8,7 +8,7 @@ from typing import Final
 from app.exports.claims import Claims
 from app.exports.context_exchanges import KIND, SIZES, exchange_said
 from app.exports.contract import Files, unreadable
-from app.exports.offloading import SHARE, SWITCH, percent_said
+from app.exports.offloading import LAYERS, SHARE, SWITCH, percent_said
 from app.exports.optimizer_states import FIELDS, states_said
 from app.exports.readback.megatron import (
     MEGATRON_SAYS,
@@ -93,6 +93,7 @@ def read_nemo(files: Files) -> Claims:
         optimizer_offload=percent_said(
             given.get(f"optimizer.{SWITCH}") == "true", _text(given, f"optimizer.{SHARE}")
         ),
+        offloaded_layers=_number(given, f"model.{LAYERS}") or 0,
         exchange=exchange_said(
             _text(given, f"model.{KIND}"),
             tuple(int(size) for size in _text(given, f"model.{SIZES}").strip("[]").split(",") if size),

@@ -26,6 +26,7 @@ _SETTINGS: Final = {
     "recomputation": "recomputation",
     "sharding": "sharding",
     "optimizer_offload": "offloaded percent of optimizer states",
+    "offloaded_layers": "layers with offloaded activations",
     "exchange_words": "exchange of context ranks",
     "rank_order": "rank order",
     "schedule": "schedule",

@@ -196,6 +196,8 @@ LIMITS: Final[Mapping[str, Words]] = {
     "node or NVLink domain",
     "limit_offload": "of the optimizer states the least share is offloaded with which what runs again fits, and "
     "full recomputation is limited to the fewest layers that fit without",
+    "limit_offloaded_layers": "activations are offloaded where a plan has one pipeline rank and does not fit with "
+    "nothing run again, of the fewest layers with which it does",
     "limit_no_context": "there are no context ranks, because the model's attention lets none pass keys and values "
     "round a ring; context_exchange may allow {exchanges:list}",
     "limit_head_ranks": "in a hierarchical exchange as many context ranks exchange heads as share a node or NVLink "

@@ -137,6 +137,7 @@ class Choices:
     offload: Options = (
         (Offload.NONE, "nothing"),
         (Offload.OPTIMIZER, "optimizer states"),
+        (Offload.ACTIVATIONS, "activations of layers"),
     )
     context_exchange: Options = (
         (ContextExchange.RING, "ring of keys and values"),

@@ -177,6 +177,12 @@ def offloaded(framework: str, sharding: Sharding = Sharding.OPTIMIZER) -> Plan:
     return replace(plan, configuration=replace(plan.configuration, optimizer_offload=100))
 
 
+def waiting(framework: str) -> Plan:
+    """A plan of eight data ranks with the activations of five layers of six in the nodes' memory."""
+    plan = under(shaped(Degrees(data=8), ((6,),)), framework)
+    return replace(plan, configuration=replace(plan.configuration, recompute=Recompute.NONE, offloaded_layers=5))
+
+
 def hierarchical(framework: str) -> Plan:
     """A plan of eight context ranks, four of which exchange heads."""
     plan = under(shaped(Degrees(context=8), ((6,),)), framework)

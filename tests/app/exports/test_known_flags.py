@@ -27,7 +27,7 @@ from cluster_models.training.frameworks import frameworks
 from cluster_models.training.optimizer_states import MasterFormat, MomentFormat, OptimizerStates
 from cluster_models.training.plan import Plan
 from cluster_models.training.workload import Recompute, RecomputeModule, Sharding
-from tests.app.exports.plans import PLANS, UNLIKE, export, hierarchical, offloaded, under
+from tests.app.exports.plans import PLANS, UNLIKE, export, hierarchical, offloaded, under, waiting
 from tests.app.exports.test_formats import REFUSED
 
 KNOWN = tomllib.loads(Path(__file__).with_name("known_flags.toml").read_text())
@@ -69,6 +69,7 @@ def memory_options() -> Iterator[Plan]:
             yield replace(plan, workload=workload, configuration=chosen)
             yield offloaded(known.name)
             yield hierarchical(known.name)
+            yield waiting(known.name)
 
 
 def adapted() -> Plan:

@@ -17,7 +17,7 @@ from cluster_models.training.mixed_lengths import MixedLengths, Packing
 from cluster_models.training.optimizer_states import FULL_STATES, MasterFormat, MomentFormat, OptimizerStates
 from cluster_models.training.plan import Degrees, Plan
 from cluster_models.training.workload import Sharding
-from tests.app.exports.plans import export, hierarchical, shaped, text_of, under
+from tests.app.exports.plans import export, hierarchical, shaped, text_of, under, waiting
 
 
 def in_formats(plan: Plan, states: OptimizerStates) -> Plan:
@@ -147,6 +147,31 @@ def test_offloaded_states_are_said_and_read_back(
     with pytest.raises(InvalidConfiguration, match="optimizer_offload"):
         check_files(export(name), files, launch_of(plan))
     assert "offload" not in text_of(name, plan)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("megatron", "--cpu-offloading-num-layers 5"),
+        ("nemo", "model.cpu_offloading_num_layers=5"),
+        ("primus", "cpu_offloading_num_layers: 5"),
+    ],
+)
+def test_layers_that_wait_are_said_and_read_back(name: str, said: str) -> None:
+    """A plan that offloads others is found out; older releases, DeepSpeed and torchtitan refuse."""
+    plan = waiting("megatron-bridge-26.02")
+    files = export(name).files(plan, Options())
+    assert said in files[0].text
+    fewer = replace(plan, configuration=replace(plan.configuration, offloaded_layers=4))
+    with pytest.raises(InvalidConfiguration, match="offloaded_layers"):
+        check_files(export(name), files, launch_of(fewer))
+    for target, framework in (
+        ("megatron", "megatron-core-0.12"),
+        ("deepspeed", "transformers-2025"),
+        ("torchtitan", "torchtitan-2025"),
+    ):
+        with pytest.raises(InvalidConfiguration, match=r"cpu-offloading|offloaded_layers"):
+            text_of(target, waiting(framework))
 
 
 def test_shares_that_a_target_lacks_are_refused() -> None:
