@@ -54,6 +54,7 @@ class Fabric:
     times: LinkTimes
     domain_shares: tuple[float, ...]
     wider: tuple[tuple[int, int], ...] = ()
+    _latency: list[float] = field(default_factory=list, init=False)
     _pairs: list[IntArray] = field(default_factory=list, init=False)
     _hops: dict[float, FloatArray] = field(default_factory=dict, init=False)
     _curves: list[FloatArray] = field(default_factory=list, init=False)
@@ -94,9 +95,11 @@ class Fabric:
     @property
     def network_latency_s(self) -> float:
         """The median latency of a transfer between two units; 0 where there is a single one."""
-        nodes = self.members.ravel()
-        between = self._pooled(self.links.latency_s[np.ix_(nodes, nodes)])[~np.eye(self.nodes, dtype=np.bool_)]
-        return float(np.median(between)) if between.size else 0.0
+        if not self._latency:
+            nodes = self.members.ravel()
+            between = self._pooled(self.links.latency_s[np.ix_(nodes, nodes)])[~np.eye(self.nodes, dtype=np.bool_)]
+            self._latency.append(float(np.median(between)) if between.size else 0.0)
+        return self._latency[0]
 
     def hosts(self, assignment: IntArray) -> tuple[str, ...]:
         """Names of the nodes of the units in ``assignment``, in rank order."""
