@@ -91,14 +91,16 @@ benchmark-replanning-service: $(INSTALLED_DEV) ## ask a real server about failur
 benchmark-spot-replay: $(INSTALLED_DEV) ## live through a trace of spot nodes with decisions and with greedy ones, some minutes
 	$(BIN)/python -m benchmarks.spot_replay
 
+# Bytecode of the libraries is made beside the loops, on a core that they leave idle.
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Meshwright needs Python 3.11 or newer, but $(PYTHON) is " + sys.version.split()[0] + "; name another one: make PYTHON=python3.12 ...")'
 	@$(PYTHON) -m venv $(VENV) || { echo "$(PYTHON) cannot make a virtual environment; on Debian and Ubuntu install python3-venv" >&2; exit 1; }
 	@echo "installing into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --requirement requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@echo "compiling the solver's inner loops ..."
-	@$(WARM_UP) >/dev/null && { $(WARM_UP_PLACEMENT); } >/dev/null
+	@{ $(BIN)/python -m compileall -q $(VENV)/lib >/dev/null 2>&1 || :; } & \
+	  { $(WARM_UP) >/dev/null && { $(WARM_UP_PLACEMENT); } >/dev/null; }; done=$$?; wait; exit $$done
 	@touch $@
 
 $(INSTALLED_DEV): requirements-dev.lock $(INSTALLED)
