@@ -48,6 +48,7 @@ A_REQUEST: Final = 10_000
 CONNECTIONS: Final = 8
 READS_A_SECOND: Final = 500.0
 LONGEST_START_S: Final = 300.0
+LONGEST_STOP_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,9 @@ class Site:
                 yield psutil.Process(started.pid)
             finally:
                 started.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    started.wait(LONGEST_STOP_S)
+                started.kill()
 
     @contextlib.contextmanager
     def web(self) -> Iterator[tuple[psutil.Process, httpx2.Client]]:
