@@ -16,7 +16,7 @@ from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.plan import Configuration, Degrees, Plan
 from cluster_models.training.recompute import read_recomputation, recomputation_words
 from cluster_models.training.schedules import PipelineSchedule
-from cluster_models.training.workload import WHOLE_OFFLOAD, Sharding
+from cluster_models.training.workload import WHOLE_OFFLOAD, Recompute, Sharding
 
 _DEGREES: Final = {
     "tp": "tensor",
@@ -76,6 +76,7 @@ def read_shorthand(text: str, plan: Plan, *, gpus: int) -> ConfigurationDocument
         recompute_modules=sorted(modules),
         recompute_layers=layers,
         sharding=Sharding(choices.get("sharding", own.sharding)),
+        offloaded_layers=own.offloaded_layers * (degrees.pipeline == 1 and policy is Recompute.NONE),
         optimizer_offload_percent=int(choices.get("optimizer_offload", own.optimizer_offload)),
         context_exchange=ContextExchange(exchange),
         head_ranks=int(head_ranks or 0),

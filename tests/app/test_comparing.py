@@ -18,7 +18,7 @@ from app.presentation.decision import Budget
 from app.serialization import make_snapshot
 from cluster_models.errors import InvalidInput
 from cluster_models.training.frameworks import frameworks
-from cluster_models.training.plan import Plan, RankOrder
+from cluster_models.training.plan import Degrees, Plan, RankOrder
 from cluster_models.training.rank_costs import TIME_PARTS, TimeBreakdown
 from cluster_models.training.recompute import read_recomputation
 from cluster_models.training.workload import Recompute, Sharding
@@ -203,6 +203,20 @@ def test_an_exported_share_of_offloaded_states_is_read_back(name: str) -> None:
     assert bare.optimizer_offload_percent == 100
     with pytest.raises(InvalidInput, match="between 0 and 1"):
         _launch("--optimizer-cpu-offload --optimizer-offload-fraction 35")
+
+
+def test_layers_that_wait_are_read_from_launches() -> None:
+    """A shorthand keeps those of the plan where nothing runs again and there is no pipeline."""
+    degrees = Degrees(data=8)
+    own = replace(
+        small_configuration(), degrees=degrees, recompute=Recompute.NONE, stage_layers=((4,),), offloaded_layers=3
+    )
+    assert _launch("--cpu-offloading-num-layers 30").configuration.offloaded_layers == 30
+    assert _launch("model.cpu_offloading_num_layers=30").configuration.offloaded_layers == 30
+    plan = replace(small_plan(), configuration=own, alternatives=())
+    assert read_shorthand("tp1 mb2", plan, gpus=8).offloaded_layers == 3
+    assert read_shorthand("tp1 pp2", plan, gpus=8).offloaded_layers == 0
+    assert read_shorthand("tp1 recompute=full", plan, gpus=8).offloaded_layers == 0
 
 
 @pytest.mark.parametrize("name", ["megatron", "slurm", "jobset", "nemo"])
