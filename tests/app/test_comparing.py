@@ -393,9 +393,7 @@ def test_tokens_are_read_as_people_write_them(text: str, tokens: float) -> None:
     assert token_count(text, field="--tokens") == tokens
 
 
-@pytest.mark.parametrize(
-    "text", ["", "many", "-3B", "0", "15Q", "1e99", pytest.param("1" * 1_000_000 + "x", id="long")]
-)
+@pytest.mark.parametrize("text", ["", "many", "-3B", "0", "15Q", "1e99", "1" * 500_000 + "x"], ids=len)
 def test_what_is_no_number_of_tokens_is_refused(text: str) -> None:
     """The field is named; at once, for a form takes a megabyte of digits."""
     with pytest.raises(InvalidInput, match="--tokens"):
