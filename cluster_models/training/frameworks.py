@@ -290,12 +290,10 @@ class Framework:
         Fact("Formats below FP32 in which a workload may have the moments of Adam kept.", least=0),
     ]
     master_formats: Annotated[tuple[MasterFormat, ...], Fact("Formats below FP32 of a master weight.", least=0)]
-    context_exchanges: Annotated[
-        tuple[ContextExchange, ...], Fact("How context ranks can meet the keys and values of a whole sequence.")
-    ]
+    context_exchanges: Annotated[tuple[ContextExchange, ...], Fact("How context ranks meet all keys and values.")]
     optimizer_offload: Annotated[
         OptimizerOffload,
-        Fact("How optimizer states may live in nodes' memory: not, any share, all, or with shards of parameters."),
+        Fact("How nodes may keep optimizer states: not, any share, all, or with parameters' shards."),
     ]
     activation_offload: Annotated[
         bool, Fact("Without a pipeline, activations of layers may wait in nodes' memory for the backward pass.")

@@ -10,7 +10,6 @@ import numpy as np
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.model.architecture import Architecture
 from cluster_models.training.framework_choices import Optimizer
-from cluster_models.training.frameworks import Framework
 from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray, select_rows
 from solver.costs.activations import LayerActivations, LayerTensors, kept_activations, layer_tensors
@@ -21,7 +20,7 @@ from solver.costs.host_offload import HOST_SHARE, HostStates, offload_share
 from solver.costs.in_flight import held_at_peaks
 from solver.costs.launching import lagging
 from solver.costs.local_sizes import LocalSizes, is_sharded, local_sizes
-from solver.costs.model_ends import deferred_head_bytes, deferred_products
+from solver.costs.model_ends import deferred_head_bytes, deferred_products, logit_bytes
 from solver.costs.model_states import frozen_weights, largest_matrix, model_states, step_bytes
 from solver.costs.parameters import by_rank, local_parameters
 from solver.costs.recomputation import RecomputePolicies
@@ -166,7 +165,7 @@ class MemoryAccount:
         stays = np.maximum(1.0 - offloaded_layers / on_rank, 0.0)[:, None]
         nothing = np.zeros((len(batch), stages))
         logits, last = nothing.copy(), batch.last_column(layers.shape[-2]) % stages
-        logits[:, last] = (1 + architecture.prediction_layers) * _logit_bytes(architecture, sizes, framework)
+        logits[:, last] = (1 + architecture.prediction_layers) * logit_bytes(architecture, sizes, framework)
         pipelined = stages > 1 and workload.adapters is None
         waiting = deferred_products(framework, architecture, micro_batches.astype(np.float64), pipelined=pipelined)
         logits[:, last] += deferred_head_bytes(architecture, sizes, waiting)
@@ -295,18 +294,15 @@ class MemoryAccount:
 
     def take(self, rows: IntArray | slice) -> MemoryAccount:
         """The account of some candidates."""
+        names = [part.name for part in fields(self)]
         every = ("layers", "order", "architecture", "calibration")
-        taken = {
-            part.name: select_rows(getattr(self, part.name), rows)
-            for part in fields(self)
-            if part.name not in every
-        }
+        taken = {name: select_rows(getattr(self, name), rows) for name in names if name not in every}
         return replace(self, **taken, layers=self.layers[rows] if self.layers.ndim > 2 else self.layers)
 
     def _activations(self, policies: RecomputePolicies, tensors: LayerTensors, *, again: bool = True) -> FloatArray:
         """(n, P), or (m, n, P), bytes of activations at the peak."""
         kept = kept_activations(self.architecture, self.sizes, self.calibration, tensors, policies)
-        held = np.maximum.reduce([self._held(moment, kept, policies) for moment in self.moments])
+        held = self._most_held(kept, policies)
         if self.waits.any():
             held = held * (1.0 - np.maximum(self.waits - 1.0 / self.architecture.layers, 0.0))
         working = kept.working if again else tensors.passing
@@ -317,17 +313,19 @@ class MemoryAccount:
         if not self.waits.any():
             return 0.0
         kept = kept_activations(self.architecture, self.sizes, self.calibration, self.tensors, policies)
-        held = np.maximum.reduce([self._held(moment, kept, policies) for moment in self.moments])
-        return np.asarray(self.waits * held)
+        return self.waits * self._most_held(kept, policies)
+
+    def _most_held(self, kept: LayerActivations, policies: RecomputePolicies) -> FloatArray:
+        """(n, P), or (m, n, P), bytes that layers keep at the peak."""
+        return np.asarray(np.maximum.reduce([self._held(moment, kept, policies) for moment in self.moments]))
 
     def _held(self, moment: _Moment, kept: LayerActivations, policies: RecomputePolicies) -> FloatArray:
-        """(n, P), or (m, n, P), bytes that layers keep at a moment."""
+        """The same at a moment."""
         kinds = range(moment.held_layers.shape[-1])
         held = sum((moment.held_layers[..., kind] * kept.layers[..., kind, None] for kind in kinds), moment.beside)
         if (policies.layers > 0).any():
-            whole = _held_layers(
-                policies.whole_layers(self.architecture, self.layers, self.order), moment.in_flight
-            )
+            again = policies.whole_layers(self.architecture, self.layers, self.order)
+            whole = _held_layers(again, moment.in_flight)
             beyond = np.where((policies.layers > 0)[:, None, None], moment.held_layers - whole, 0.0)
             held = held + (beyond * (kept.whole - kept.layers)[:, None, :]).sum(axis=-1)
         return np.asarray(held)
@@ -377,19 +375,6 @@ def _with_waiting(
         activations_bytes=settled.activations_bytes + np.where(short, 0.0, waiting_bytes),
         fragmentation_bytes=settled.fragmentation_bytes + np.where(short, pieces, fragmentation),
     )
-
-
-def _logit_bytes(architecture: Architecture, sizes: LocalSizes, framework: Framework) -> FloatArray:
-    """(n,) bytes of the logits that one head holds: of a micro-batch, or of a chunk of it.
-
-    Ranks that gather them hold their own columns and a copy beside (measured: 5 to 7 GB of 16,384 tokens).
-    """
-    tokens = np.minimum(sizes.tokens, framework.loss_chunk_tokens or np.inf)
-    logits = tokens * architecture.vocabulary
-    if not framework.whole_logits:
-        return np.asarray(framework.logit_bytes * logits / sizes.tensor)
-    gathered = np.where(sizes.tensor > 1, sizes.element_bytes * (1.0 + 1.0 / sizes.tensor), 0.0)
-    return np.asarray((framework.logit_bytes + gathered) * logits)
 
 
 def communicator_bytes(batch: CandidateBatch, calibration: Calibration) -> FloatArray:

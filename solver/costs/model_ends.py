@@ -1,4 +1,4 @@
-"""Seconds of what sits before the first and after the last decoder layer, for one micro-batch."""
+"""Seconds and bytes of what sits before the first and after the last decoder layer, for one micro-batch."""
 
 from __future__ import annotations
 
@@ -109,3 +109,16 @@ def _extents(architecture: Architecture, sizes: LocalSizes) -> tuple[FloatArray,
     multiple = _VOCABULARY_MULTIPLE * sizes.tensor
     columns = np.ceil(architecture.vocabulary / multiple) * _VOCABULARY_MULTIPLE
     return sizes.tokens, columns, float(architecture.hidden)
+
+
+def logit_bytes(architecture: Architecture, sizes: LocalSizes, framework: Framework) -> FloatArray:
+    """(n,) bytes of the logits that one head holds: of a micro-batch, or of a chunk of it.
+
+    Ranks that gather them hold their own columns and a copy beside (measured: 5 to 7 GB of 16,384 tokens).
+    """
+    tokens = np.minimum(sizes.tokens, framework.loss_chunk_tokens or np.inf)
+    logits = tokens * architecture.vocabulary
+    if not framework.whole_logits:
+        return np.asarray(framework.logit_bytes * logits / sizes.tensor)
+    gathered = np.where(sizes.tensor > 1, sizes.element_bytes * (1.0 + 1.0 / sizes.tensor), 0.0)
+    return np.asarray((framework.logit_bytes + gathered) * logits)

@@ -255,8 +255,7 @@ def _crossed(grid: Grid, batches: IntArray, choices: list[tuple[int, int, int, i
     rows[:, :, 6:8] = batches[:, None, :2]
     rows[:, :, 9:11] = [choice[2:4] for choice in choices]
     rows[:, :, 11] = batches[:, None, 2]
-    rows[:, :, 14:16] = [choice[4:6] for choice in choices]
-    rows[:, :, 17] = [choice[6] for choice in choices]
+    rows[:, :, [14, 15, 17]] = [choice[4:] for choice in choices]
     return rows.reshape(-1, COLUMNS)
 
 
