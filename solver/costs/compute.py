@@ -143,7 +143,8 @@ def undrawn_slowdown(gpu: Processor, drawn: float) -> float:
 
     Rows of zeros switch no transistors, so that the clock rises as for kernels that are busy for that share alone.
     """
-    return float(np.maximum(drawn ** (1.0 / CLOCK_POWER), gpu.matmul_flops / gpu.unthrottled_flops))
+    slowdown: float = np.maximum(drawn ** (1.0 / CLOCK_POWER), gpu.matmul_flops / gpu.unthrottled_flops)
+    return slowdown
 
 
 def matmul_s(
