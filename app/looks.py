@@ -10,7 +10,7 @@ from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import Engine
 
-from app.db.changes import mark_of
+from app.db.changes import has_marks, mark_of
 from app.db.engine import DATABASE_AWAY
 from app.resources import whole_service_of
 
@@ -28,11 +28,14 @@ class Looks:
 
     async def mark(self, request: Request) -> str | None:
         """The mark of the database after a request came; ``None`` where it does not say so soon."""
+        engine = whole_service_of(request).engine
+        if not has_marks(engine):
+            return None
         state = request.scope.setdefault("state", {})
         if _MARK not in state:
             line = self._lines.setdefault(asyncio.get_running_loop(), _Line())
             try:
-                look = line.join(whole_service_of(request).engine)
+                look = line.join(engine)
                 state[_MARK] = await asyncio.wait_for(asyncio.shield(look), PATIENCE_S)
             except TimeoutError:
                 state[_MARK] = None

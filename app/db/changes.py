@@ -9,13 +9,16 @@ from sqlalchemy import Engine
 _MARK: Final = "SELECT pg_current_snapshot() || ' ' || extract(epoch FROM pg_postmaster_start_time())"
 
 
-def mark_of(engine: Engine) -> str | None:
-    """What the database shows at this moment: equal marks show the same rows; ``None`` where it cannot say.
+def has_marks(engine: Engine) -> bool:
+    """Whether the database can say what it shows at a moment, as PostgreSQL can."""
+    return engine.dialect.name == "postgresql"
+
+
+def mark_of(engine: Engine) -> str:
+    """A mark of the rows that the database shows at this moment: equal marks show the same.
 
     PostgreSQL names the transactions that have ended (its snapshot), all of which are lost or kept together as long
     as the server runs; after a restart, or on a stand-in that took over, the mark is another.
     """
-    if engine.dialect.name != "postgresql":
-        return None
     with engine.connect() as connection:
         return str(connection.exec_driver_sql(_MARK).scalar_one())

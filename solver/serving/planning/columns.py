@@ -161,6 +161,15 @@ def groups_below(
     return [group for _, group in found[:most]], least, left
 
 
+def least_cost(unpriced: Unpriced, duals: Duals, goal: ServingGoal) -> float:
+    """A lower bound on the reduced cost of any group, quicker and looser than that of ``groups_below``."""
+    kinds = unpriced.kinds
+    worths = (
+        _worth(unpriced, kinds, kinds, ratio, duals, goal, near=near) for ratio in RATIOS for near in (False, True)
+    )
+    return min(float(each.min(initial=math.inf)) for each in worths)
+
+
 def _pairs(
     unpriced: Unpriced,
     kinds: tuple[int, int],

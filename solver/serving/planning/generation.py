@@ -12,7 +12,7 @@ import numpy as np
 from cluster_models.serving.goal import ServingObjective
 from solver.ilp import IlpStatus
 from solver.problem import SearchOptions
-from solver.serving.planning.columns import Unpriced, groups_below, unpriced_of
+from solver.serving.planning.columns import Unpriced, groups_below, least_cost, unpriced_of
 from solver.serving.planning.groups import Group
 from solver.serving.planning.islands import Site
 from solver.serving.planning.offers import Priced, demand, offers_of, priced_groups, with_more
@@ -89,6 +89,13 @@ class _Columns:
                 self.offers += offers_of(more, self.zones, goal)
         return is_new
 
+    def loosest(self) -> float:
+        """A bound on the cost of every choice that needs no relaxation: the best group on every GPU there is."""
+        duals = _duals(self, demand=0.0)
+        costs = [least_cost(each, duals, self.problem.goal) for each in self.unpriced]
+        costs += [float(offer.costs.min()) for offer in self.offers]
+        return sum(len(island.gpus) for island in self.site.islands) * min(0.0, *costs)
+
 
 def generated(
     problem: ServingProblem,
@@ -116,7 +123,7 @@ def generated(
         return Generated(tuple(columns.prices), tuple(columns.offers), None, math.inf)
     step = 1.0 if goal.objective is ServingObjective.GPUS else 0.0
     solved = _solved(columns, options, left_s, step)
-    beyond = math.inf if duals is not None or not columns.unpriced else columns.floor
+    beyond = math.inf if duals is not None or not columns.unpriced else max(columns.floor, columns.loosest())
     if duals is not None and _may_be_better(solved, step, options):
         missing = solved.outcome.objective - step - solved.relaxed
         if columns.add(duals, missing, AFTERWARDS):
@@ -156,7 +163,7 @@ def _converged(columns: _Columns, left_s: Callable[[], float]) -> Duals | None:
         if outcome is None or outcome.duals is None:
             if not is_first or (outcome is not None and outcome.status is not IlpStatus.INFEASIBLE):
                 return None
-            columns.add(_eager(columns), math.inf, AFTERWARDS)
+            columns.add(_duals(columns, demand=1.0), math.inf, AFTERWARDS)
             is_first = False
             continue
         duals = duals_of(program, outcome.duals, columns.offers)
@@ -167,9 +174,8 @@ def _converged(columns: _Columns, left_s: Callable[[], float]) -> Duals | None:
     return None
 
 
-def _eager(columns: _Columns) -> Duals:
-    """Duals with which the groups that answer most for their GPUs come first."""
-    models = len(columns.problem.models)
+def _duals(columns: _Columns, *, demand: float) -> Duals:
+    """Duals of nothing but demands; with some, the groups that answer most for their GPUs come first."""
     sizes = 1 + max(size for each in columns.unpriced for size in each.sizes)
     parts = {each.zone: np.zeros(sizes) for each in columns.unpriced}
-    return Duals(np.ones(models), parts, 0.0, 0.0, 0.0)
+    return Duals(np.full(len(columns.problem.models), demand), parts, 0.0, 0.0, 0.0)

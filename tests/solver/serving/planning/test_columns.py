@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -99,3 +101,14 @@ def test_no_group_costs_less_than_its_bound(objective: str, load: dict[str, Any]
         may, least, _ = groups_below(unpriced, duals, given.goal, (), below, 10**6)
         assert {group for group, cost in costs.items() if cost < below} <= set(may)
         assert least <= min(costs.values())
+
+
+@pytest.mark.parametrize(("objective", "load"), [("throughput", CLOSED), ("goodput", OPEN), ("cost", OPEN)])
+def test_a_plan_without_time_has_a_bound(objective: str, load: dict[str, float]) -> None:
+    """Time that is over before the first relaxation leaves a bound that is loose, and holds."""
+    given = problem(nodes(1, gpus=4), served("qwen3-30b-a3b", **CHAT, **load), objective=objective)
+    best = sound_plan(given).certificate
+    hasty = sound_plan(given, replace(OPTIONS, time_limit_s=1e-9)).certificate
+    sign = 1.0 if objective == "cost" else -1.0
+    assert math.isfinite(hasty.bound)
+    assert sign * hasty.bound <= sign * best.bound + 1e-9
