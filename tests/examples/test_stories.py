@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 from app.cli.commands import app
 from app.example_files import Story, examples_folder, stories
 
-SECONDS = 4
-"""Enough for a first plan on a busy machine; most end before, 5 % from the bound."""
+SECONDS, SERVING_SECONDS = 4, 20
+"""Enough for a first plan on a busy machine; most end before, 5 % from the bound.  That of a serving plan is there
+once its relaxation is solved, after a second on an idle core."""
 
 
 def test_every_shipped_cluster_and_workload_has_a_story() -> None:
@@ -27,7 +28,8 @@ def test_every_shipped_cluster_and_workload_has_a_story() -> None:
 def test_a_story_ends_with_a_plan(story: Story) -> None:
     """A few seconds of search are enough for a plan that fits and has a bound."""
     files = ["--cluster", str(story.cluster), "--model", story.model, "--workload", str(story.workload)]
-    done = CliRunner().invoke(app, ["plan", *files, "--time-limit", str(SECONDS), "--gap", "0.05", "--json"])
+    limit = SERVING_SECONDS if story.is_serving else SECONDS
+    done = CliRunner().invoke(app, ["plan", *files, "--time-limit", str(limit), "--gap", "0.05", "--json"])
     assert done.exit_code == 0, done.output
     plan = json.loads(done.stdout)
     certificate = plan["certificate"]

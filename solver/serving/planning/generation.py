@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -25,6 +25,8 @@ AT_ONCE: Final = 150
 """Groups of a model that are priced between two relaxations."""
 AFTERWARDS: Final = 600
 """Groups of a model that are priced because they may be in a better choice than the one found."""
+HALVINGS: Final = 12
+"""Halvings of the price of a GPU at which no group pays."""
 NEGATIVE: Final = 1e-6
 """Share of the relaxation by which a reduced cost must lie below 0."""
 
@@ -90,11 +92,18 @@ class _Columns:
         return is_new
 
     def loosest(self) -> float:
-        """A bound on the cost of every choice that needs no relaxation: the best group on every GPU there is."""
-        duals = _duals(self, demand=0.0)
-        costs = [least_cost(each, duals, self.problem.goal) for each in self.unpriced]
-        costs += [float(offer.costs.min()) for offer in self.offers]
-        return sum(len(island.gpus) for island in self.site.islands) * min(0.0, *costs)
+        """A bound on the cost of every choice without a relaxation: as much for each GPU as the best group has."""
+        worth = max((-float(offer.costs.min()) / offer.group.gpus for offer in self.offers), default=0.0)
+        low, high = max(0.0, worth), max(0.0, worth, -self._least_cost(0.0))
+        for _ in range(HALVINGS):
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if self._least_cost(middle) >= 0.0 else (middle, high)
+        return -high * sum(len(island.gpus) for island in self.site.islands)
+
+    def _least_cost(self, gpu: float) -> float:
+        """The least cost of a group that is not priced, with ``gpu`` for each of its GPUs."""
+        duals = replace(_duals(self, demand=0.0), gpus=-gpu)
+        return min(least_cost(each, duals, self.problem.goal) for each in self.unpriced)
 
 
 def generated(
