@@ -48,7 +48,7 @@ LEAST_ROWS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """What one side predicts: (n, 2) seconds per output token and to the first, NaN where it refuses."""
+    """Predictions of one side: (n, 2) seconds per output token and to the first, NaN where it refuses."""
 
     name: str
     figures: FloatArray

@@ -31,7 +31,7 @@ class ServedRouting:
             raise InvalidWorkload("workload.routing.redundant_experts", self.redundant_experts, problem)
 
     def __hash__(self) -> int:
-        """Of names and the first row: counts are tens of thousands of numbers."""
+        """The hash of names and the first row: counts are tens of thousands of numbers."""
         return hash((self.redundant_experts, *((each.name, each.loads[0]) for each in self.workloads)))
 
     def of_phase(self, phase: str) -> tuple[ExpertLoads, ...]:

@@ -83,7 +83,7 @@ def _percentiles(values: FloatArray) -> Percentiles:
 
 
 def _limited(workload: ServingWorkload, trace: Trace, *latencies: FloatArray) -> LimitedLatencies:
-    """What the limits hold for, over all requests and in each class; times per token of longer answers than one."""
+    """Values that limits hold for, over all requests and in each class; times per token beyond the first."""
     names, outputs = np.array(trace.classes), np.array(trace.output_tokens)
     groups = [np.ones(trace.requests, dtype=bool), *(names == own for own in workload.class_names)]
     found = []

@@ -58,7 +58,7 @@ def test_travel_is_hidden_by_the_passes_up_to_their_length() -> None:
 
 
 def test_layers_that_wait_leave_all_but_the_one_on_its_way() -> None:
-    """Of 80 layers 40 wait: half of the bytes lie in the node, and 39 / 80 of them leave the GPU."""
+    """With 40 of 80 layers waiting half of the bytes lie in the node, and 39 / 80 of them leave the GPU."""
     model, workload = catalogue_model("llama-3-70b"), TrainingWorkload(8192, 128, framework=BRIDGE)
     rows = [{"data": 64, "sharding": PARAMETERS, "offloaded_layers": count} for count in (0, 1, 40)]
     held = memory(candidates(*rows), model, workload)

@@ -295,7 +295,7 @@ def test_a_cancelled_search_returns_what_it_has() -> None:
 
 
 def test_a_cancelled_search_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What time is left does not count for the alternatives, only that of the last look."""
+    """Alternatives are not given the time left to the search, only that of the last look."""
     asked = CASES["four GPUs a node"]
     found = plan(asked, EXACT, is_cancelled=lambda: True)
     assert isinstance(found, Plan)
