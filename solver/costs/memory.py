@@ -233,7 +233,7 @@ class MemoryAccount:
 
     def parts(self, policies: RecomputePolicies) -> StageMemoryParts:
         """The memory of the candidates by what they recompute."""
-        activations = self._activations(policies, self.tensors)
+        activations, held = self._activations(policies, self.tensors)
         fragmentation = self.calibration.fragmentation_share * (activations + self.settled.logits_bytes)
         passing = activations + self.settled.logits_bytes + fragmentation
         here, states = 1.0 - self.offload, self.states
@@ -245,7 +245,7 @@ class MemoryAccount:
             optimizer_bytes=self.settled.optimizer_bytes - self.offload * states.optimizer + needed,
             activations_bytes=activations,
             fragmentation_bytes=fragmentation,
-            host_bytes=self.offload * states.host + self._waiting_bytes(policies),
+            host_bytes=self.offload * states.host + self.waits * held,
         )
         if self.calibration.framework.left_step_bytes:  # as far as there is room
             left = np.maximum(here * (self.step + self.left) - passing, 0.0) - needed
@@ -253,7 +253,7 @@ class MemoryAccount:
             settled = replace(settled, optimizer_bytes=settled.optimizer_bytes + np.minimum(left, room))
         if self.gathered is None:
             return settled
-        waiting = self.share * (self._activations(policies, self.gathered) - activations)
+        waiting = self.share * (self._activations(policies, self.gathered)[0] - activations)
         return _with_waiting(settled, waiting, self.calibration)
 
     def excess_bytes(self, policies: RecomputePolicies, *, again: bool = True) -> FloatArray:
@@ -262,7 +262,7 @@ class MemoryAccount:
         Where the node lacks more room for what is offloaded, what it lacks.  Without ``again`` as if what is
         computed again of a layer were not alive then: no recomputation needs less than that of all layers so.
         """
-        activations = self._activations(policies, self.tensors, again=again)
+        activations, held = self._activations(policies, self.tensors, again=again)
         share = 1.0 + self.calibration.fragmentation_share
         if self.gathered is None or not again:
             passing = share * (activations + self.settled.logits_bytes)
@@ -270,8 +270,7 @@ class MemoryAccount:
             excess = fixed + np.maximum(passing, (1.0 - self.offload) * self.step)
             if not self.offload.any() and not self.waits.any():
                 return np.asarray(excess)
-            held = self.offload * self.states.host + self._waiting_bytes(policies)
-            return np.maximum(excess, held - self.host_limit_bytes)
+            return np.maximum(excess, self.offload * self.states.host + self.waits * held - self.host_limit_bytes)
         parts = self.parts(policies)
         return parts.total_bytes - parts.limit_bytes
 
@@ -280,7 +279,7 @@ class MemoryAccount:
 
         Both what is held in a backward pass and what is while the optimizer steps fall with the share.
         """
-        activations = self._activations(policies, self.tensors)
+        activations = self._activations(policies, self.tensors)[0]
         passing = (1.0 + self.calibration.fragmentation_share) * (activations + self.settled.logits_bytes)
         freed = self.states.total
         shares = [_share(self.fixed + passing, freed), _share(self.fixed + self.step, freed + self.step)]
@@ -299,28 +298,20 @@ class MemoryAccount:
         taken = {name: select_rows(getattr(self, name), rows) for name in names if name not in every}
         return replace(self, **taken, layers=self.layers[rows] if self.layers.ndim > 2 else self.layers)
 
-    def _activations(self, policies: RecomputePolicies, tensors: LayerTensors, *, again: bool = True) -> FloatArray:
-        """(n, P), or (m, n, P), bytes of activations at the peak."""
+    def _activations(
+        self, policies: RecomputePolicies, tensors: LayerTensors, *, again: bool = True
+    ) -> tuple[FloatArray, FloatArray]:
+        """(n, P), or (m, n, P), bytes of activations at the peak, and those that layers keep, wherever they lie."""
         kept = kept_activations(self.architecture, self.sizes, self.calibration, tensors, policies)
-        held = self._most_held(kept, policies)
+        held = np.asarray(np.maximum.reduce([self._held(moment, kept, policies) for moment in self.moments]))
+        here = held
         if self.waits.any():
-            held = held * (1.0 - np.maximum(self.waits - 1.0 / self.architecture.layers, 0.0))
+            here = held * (1.0 - np.maximum(self.waits - 1.0 / self.architecture.layers, 0.0))
         working = kept.working if again else tensors.passing
-        return np.asarray(held + working[..., None])
-
-    def _waiting_bytes(self, policies: RecomputePolicies) -> FloatArray | float:
-        """(n, P), or (m, n, P), bytes of activations that wait in the node's memory."""
-        if not self.waits.any():
-            return 0.0
-        kept = kept_activations(self.architecture, self.sizes, self.calibration, self.tensors, policies)
-        return self.waits * self._most_held(kept, policies)
-
-    def _most_held(self, kept: LayerActivations, policies: RecomputePolicies) -> FloatArray:
-        """(n, P), or (m, n, P), bytes that layers keep at the peak."""
-        return np.asarray(np.maximum.reduce([self._held(moment, kept, policies) for moment in self.moments]))
+        return np.asarray(here + working[..., None]), held
 
     def _held(self, moment: _Moment, kept: LayerActivations, policies: RecomputePolicies) -> FloatArray:
-        """The same at a moment."""
+        """(n, P), or (m, n, P), bytes that layers keep at a moment."""
         kinds = range(moment.held_layers.shape[-1])
         held = sum((moment.held_layers[..., kind] * kept.layers[..., kind, None] for kind in kinds), moment.beside)
         if (policies.layers > 0).any():
