@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidInput
 from cluster_models.model.architecture import Architecture
 from cluster_models.routing.counts import ExpertLoads, loads_of_model
+from cluster_models.serving.goal import ServingObjective
 from cluster_models.training.plan import Plan
 from cluster_models.training.workload import TrainingWorkload
+
+FIRST_DRAFT_S: Final = 1.0
+"""Searches that end earlier make no draft."""
+DRAFT_SHARE: Final = 0.1
+"""Share of the time limit between two drafts, at least."""
+FINISH_S: Final = 5.0
+"""Time for the last steps of a search that is called off."""
 
 
 class Backend(StrEnum):
@@ -65,7 +74,11 @@ class SearchOptions:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One line of progress; times in seconds, ``incumbent_s`` is the best step time so far."""
+    """One line of progress; times in seconds, ``incumbent_s`` is the best step time so far.
+
+    Searches for serving have an ``objective`` instead, ``best`` and ``bound`` in its unit; their candidates are the
+    groups of workers priced so far, all of which may be in the plan.
+    """
 
     elapsed_s: float
     phase: str
@@ -75,6 +88,9 @@ class Progress:
     bound_s: float | None
     gap: float | None
     incumbent: str | None
+    objective: ServingObjective | None = None
+    best: float | None = None
+    bound: float | None = None
 
 
 OnProgress = Callable[[Progress], None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
@@ -11,13 +10,16 @@ from cluster_models.remarks import remark
 from cluster_models.training.plan import StopReason
 from solver.answer.choice import Chosen
 from solver.answer.conclusion import conclude, describe
-from solver.problem import OnDraft, OnProgress, PlanningProblem, Progress, SearchOptions
+from solver.problem import (
+    DRAFT_SHARE,
+    FIRST_DRAFT_S,
+    OnDraft,
+    OnProgress,
+    PlanningProblem,
+    Progress,
+    SearchOptions,
+)
 from solver.search_state import SearchState
-
-FIRST_DRAFT_S: Final = 1.0
-"""Searches that end earlier make no draft."""
-DRAFT_SHARE: Final = 0.1
-"""Share of the time limit between two drafts, at least."""
 
 
 @dataclass(slots=True)

@@ -36,15 +36,13 @@ from solver.degrees.survival_rules import surviving
 from solver.ilp import OPTIMALITY_TOLERANCE
 from solver.placement.cluster_fabrics import fabrics, mixed_fabrics
 from solver.placement.fabric import Fabric
-from solver.problem import IsCancelled, OnDraft, OnProgress, PlanningProblem, SearchOptions
+from solver.problem import FINISH_S, IsCancelled, OnDraft, OnProgress, PlanningProblem, SearchOptions
 from solver.refine import LEVELS, place, refine
 from solver.reports import Reports
 from solver.search_state import SearchState, first_state
 
 PRICING_SHARE: Final = 0.7
 """Share of the time limit for prices; the rest places the best of them."""
-FINISH_S: Final = 5.0
-"""Seconds, at most, for the last look of a search that was cancelled."""
 LAST_SHARE: Final = 0.2
 """Share of the time limit, at most, that is kept for the last look."""
 FIRST_PLANS: Final = 3

@@ -14,6 +14,7 @@ from app.documents.plan import NoPlanDocument, PlanDocument
 from app.documents.serving_plan import NoServingPlanDocument, ServingPlanDocument
 from app.documents.values import Computed, Given, Holds, ValueAnswer
 from app.services.planning.plans import PlanError, PlanRecord
+from cluster_models.serving.goal import ServingObjective
 from solver.problem import Backend, Progress, SearchOptions
 
 ResultDocument = (
@@ -31,12 +32,22 @@ class ProgressAnswer(ValueAnswer[Progress]):
 
     elapsed_s: float = Field(description="Seconds since the search began.", examples=[3.2])
     phase: str = Field(description="Phase of the search.", examples=["placement"])
-    candidates_total: int = Field(description="Combinations of degrees at the start.", examples=[41250])
+    candidates_total: int = Field(
+        description="Combinations of degrees at the start; of serving: groups of workers priced.", examples=[41250]
+    )
     candidates_left: int = Field(description="Those not ruled out yet.", examples=[17])
     incumbent_s: float | None = Field(description="Step time of the best plan so far, in seconds.", examples=[9.31])
     bound_s: float | None = Field(description="Step time that no plan can beat, in seconds.", examples=[9.25])
     gap: float | None = Field(description="Distance between the two, as a fraction.", examples=[0.006])
     incumbent: str | None = Field(description="Degrees of the best plan so far.", examples=["tp8 pp4 dp4"])
+    objective: ServingObjective | None = Field(
+        description="The goal of a search for serving; null of training.", examples=["goodput"]
+    )
+    best: float | None = Field(
+        description="The objective of the best plan so far, of serving: tokens/s, GPUs, US dollars an hour or W.",
+        examples=[19260.0],
+    )
+    bound: float | None = Field(description="The objective that no plan can beat.", examples=[19410.0])
 
 
 class OptionsAnswer(ValueAnswer[SearchOptions]):

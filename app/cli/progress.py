@@ -13,7 +13,8 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from app.presentation.figures import count, percent, seconds
+from app.presentation.figures import percent
+from app.presentation.progress import best_words, candidates_words
 from solver.problem import Progress
 
 ProgressT = TypeVar("ProgressT")
@@ -35,9 +36,9 @@ def progress_line(progress: Progress) -> Text:
     parts = [f"{progress.elapsed_s:.0f} s"]
     if progress.gap is not None:
         parts.append(f"gap {percent(progress.gap, places=2)}")
-    if progress.incumbent_s is not None:
-        parts.append(f"best {seconds(progress.incumbent_s)}")
-    parts.append(f"{count(progress.candidates_left)} of {count(progress.candidates_total)} candidates left")
+    if progress.incumbent:
+        parts.append(f"best {best_words(progress)}")
+    parts.append(candidates_words(progress))
     parts.append(progress.phase)
     if progress.incumbent:
         parts.append(f"({progress.incumbent})")

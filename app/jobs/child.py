@@ -9,6 +9,7 @@ hold what it would answer so far, any other is its answer.
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
 import shutil
@@ -27,6 +28,8 @@ from typing import Any, Final
 from app.jobs.forks import Child, can_fork, forked
 
 POLL_S: Final = 0.2
+ENOUGH_S: Final = 15.0
+"""A child that was asked for its best answer and gives none within this time is ended; its last draft is that."""
 STDERR_TAIL_BYTES: Final = 4000
 
 
@@ -45,7 +48,7 @@ class Ending(StrEnum):
 class ChildEnd:
     """How a child ended, its answer if there is one, and the end of what it wrote to standard error.
 
-    The answer of one that overran is the last of its drafts.
+    The answer of one that overran, or was asked for its best in vain, is the last of its drafts.
     """
 
     ending: Ending
@@ -114,12 +117,15 @@ def _follow(
     lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(child, lines), daemon=True).start()
     draft: dict[str, Any] | None = None
+    answer_due = math.inf
     while True:
         if should_stop():
             return Ending.STOPPED, None
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline or (draft is not None and now > answer_due):
             return Ending.OVERRAN, draft
         if is_enough():  # again and again: the child may not have listened yet
+            answer_due = min(answer_due, now + ENOUGH_S)
             with suppress(OSError, ValueError):
                 child.stdin.write(b"enough\n")
                 child.stdin.flush()

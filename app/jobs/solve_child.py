@@ -12,7 +12,7 @@ from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.model.architecture import Architecture
 from cluster_models.routing.counts import ExpertLoads
 from cluster_models.serving.goal import ServedModel, ServingGoal
-from cluster_models.serving.refusal import NoServingPlan
+from cluster_models.serving.plan import ServingPlan
 from cluster_models.training.plan import NoPlan, Plan
 from cluster_models.training.workload import TrainingWorkload
 from solver.check import check_plan
@@ -57,7 +57,7 @@ def work(message: dict[str, Any], out: IO[str]) -> dict[str, Any]:
     """The answer to a problem of any kind; one of serving has a goal."""
     if "fleet" in message:
         return solve_fleet(message, out)
-    return solve_serving(message) if "goal" in message else solve(_read(message), out)
+    return solve_serving(message, out) if "goal" in message else solve(_read(message), out)
 
 
 def solve(request: Request, out: IO[str]) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _checked(found: Plan, problem: PlanningProblem) -> dict[str, Any]:
     return {"kind": "plan", "plan": jsonable(found)}
 
 
-def solve_serving(message: dict[str, Any]) -> dict[str, Any]:
+def solve_serving(message: dict[str, Any], out: IO[str]) -> dict[str, Any]:
     """The answer to a problem of serving."""
     from solver.check.serving import check_serving_plan  # noqa: PLC0415 - problems of training need none of it
     from solver.serving.plan import plan_serving  # noqa: PLC0415 - likewise
@@ -95,12 +95,21 @@ def solve_serving(message: dict[str, Any]) -> dict[str, Any]:
         models=load(tuple[ServedModel, ...], message["models"]),
         goal=load(ServingGoal, message["goal"]),
     )
-    found = plan_serving(problem, load(SearchOptions, message["options"]))
-    if isinstance(found, NoServingPlan):
-        return {"kind": "no_plan", "no_plan": jsonable(found)}
-    if broken := check_serving_plan(found, problem):
-        return failed(_REFUSED + " ".join(broken))
-    return {"kind": "plan", "plan": jsonable(found)}
+    talk = _Talk(out)
+
+    def checked(found: ServingPlan) -> dict[str, Any]:
+        if broken := check_serving_plan(found, problem):
+            return failed(_REFUSED + " ".join(broken))
+        return {"kind": "plan", "plan": jsonable(found)}
+
+    found = plan_serving(
+        problem,
+        load(SearchOptions, message["options"]),
+        on_progress=talk.tell,
+        is_cancelled=talk.is_enough,
+        on_draft=lambda draft: say(out, {"kind": "draft", "answer": checked(draft)}),
+    )
+    return checked(found) if isinstance(found, ServingPlan) else {"kind": "no_plan", "no_plan": jsonable(found)}
 
 
 def solve_fleet(message: dict[str, Any], out: IO[str]) -> dict[str, Any]:

@@ -59,6 +59,8 @@ _WARNINGS: Final = {
     ServingWarningKind.UNMEASURED_ENGINE: "No run of {0} was measured: its intervals are wider.",
     ServingWarningKind.DEGRADED_NODES: "The plan uses nodes that are degraded: {0}.",
     ServingWarningKind.WIDENED_WEIGHTS: "No tensor cores for {0}: these weights are multiplied in 16 bits.",
+    ServingWarningKind.DRAFT: "The search was ended by force: this is the best plan that it had told of, without "
+    "alternatives and simulation.",
 }
 _TOO_SMALL_TO_SAY: Final = 5e-5
 

@@ -11,7 +11,8 @@ from urllib.parse import quote
 from sqlalchemy.orm import Session
 
 from app.db.status import PlanStatus
-from app.presentation.figures import NOT_KNOWN, count, percent, plural, seconds
+from app.presentation.figures import NOT_KNOWN, count, percent, plural
+from app.presentation.progress import best_words
 from app.services.calibration.calibrations import CalibrationRecord
 from app.services.clusters import clusters
 from app.services.clusters.clusters import ClusterRecord
@@ -115,7 +116,7 @@ def plan_line(plan: PlanRecord) -> PlanLine:
         mood=_MOODS[plan.status],
         asked=_moment(plan.created_at),
         took=took,
-        step=seconds(newest.incumbent_s) if newest else NOT_KNOWN,
+        step=best_words(newest) if newest else NOT_KNOWN,
         configuration=(newest.incumbent or "") if newest else "",
         gap=percent(newest.gap, places=2) if newest else NOT_KNOWN,
     )

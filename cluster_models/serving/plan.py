@@ -152,6 +152,8 @@ class ServingWarningKind(StrEnum):
     """The plan uses nodes that are degraded; subject: the nodes."""
     WIDENED_WEIGHTS = "widened_weights"
     """Weights are multiplied in 16 bits, for want of tensor cores of their format; subject: format and kinds."""
+    DRAFT = "draft"
+    """The solver was ended by force: the plan is the last that it told of."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import version
 
@@ -17,21 +18,25 @@ from cluster_models.serving.plan import (
     ServingAlternative,
     ServingCertificate,
     ServingPlan,
+    ServingWarning,
+    ServingWarningKind,
 )
 from cluster_models.serving.refusal import NoServingPlan
 from cluster_models.serving.workload import Pool, ServingConfiguration, Worker
 from cluster_models.training.plan import Provenance, StopReason
 from solver.ilp import solver_versions
-from solver.problem import IsCancelled, SearchOptions
+from solver.problem import IsCancelled, OnProgress, SearchOptions
 from solver.serving.planning.alternatives import alternatives_of
 from solver.serving.planning.assembling import assembled, grouped
 from solver.serving.planning.figures import case_of
+from solver.serving.planning.found import Found
 from solver.serving.planning.front import front_of
 from solver.serving.planning.groups import single_groups
 from solver.serving.planning.idle import idle_gpus
 from solver.serving.planning.islands import Site, site_of
 from solver.serving.planning.refusal import refusal_of, without_gpus
-from solver.serving.planning.search import Found, gap_of, search
+from solver.serving.planning.reports import ServingReports
+from solver.serving.planning.search import search
 from solver.serving.planning.settle import Settled
 from solver.serving.planning.zones import zones_of
 from solver.serving.problem import ServingProblem
@@ -41,10 +46,18 @@ SERVING_MODEL_VERSION = "2"
 """Changes whenever the same inputs may give other predicted latencies."""
 
 
+OnServingDraft = Callable[[ServingPlan], None]
+
+
 def plan_serving(
-    problem: ServingProblem, options: SearchOptions, *, is_cancelled: IsCancelled | None = None
+    problem: ServingProblem,
+    options: SearchOptions,
+    *,
+    on_progress: OnProgress | None = None,
+    is_cancelled: IsCancelled = lambda: False,
+    on_draft: OnServingDraft | None = None,
 ) -> ServingPlan | NoServingPlan:
-    """The plan of ``problem``, or what stands against one.
+    """The plan of ``problem``, or what stands against one; a search that is called off answers with its best.
 
     Raises ``InvalidWorkload`` where models, engines and the goal do not go together, and ``SolverFailed`` where the
     time limit ends before any plan was seen.
@@ -54,7 +67,15 @@ def plan_serving(
     site = site_of(problem.snapshot, problem.goal)
     if not site.islands:
         return without_gpus(problem, provenance)
-    found = search(problem, site, options, is_cancelled or (lambda: False))
+
+    def drafted(found: Found) -> None:
+        if on_draft is not None:
+            cut_short = replace(found, stopped_by=StopReason.TIME_LIMIT)
+            draft = _placed_plan(problem, options, site, cut_short, provenance)
+            on_draft(replace(draft, warnings=(ServingWarning(ServingWarningKind.DRAFT, ()), *draft.warnings)))
+
+    reports = ServingReports(options, problem.goal.objective, on_progress, drafted, is_cancelled)
+    found = search(problem, site, options, reports)
     if found.settled:
         return _plan(problem, options, site, found, provenance)
     if found.stopped_by in (StopReason.TIME_LIMIT, StopReason.CANCELLED):
@@ -116,25 +137,31 @@ def _check_pins(problem: ServingProblem) -> None:
 def _plan(
     problem: ServingProblem, options: SearchOptions, site: Site, found: Found, provenance: Provenance
 ) -> ServingPlan:
-    groups, figures = grouped(problem.models, found.settled, site)
+    plan = _placed_plan(problem, options, site, found, provenance)
     alternatives: list[ServingAlternative] = []
     front: list[FrontPoint] = []
-    for model, own in enumerate(groups):
-        prices = found.prices[model]
+    for model, prices in enumerate(found.prices):
+        own = [group for group in plan.groups if group.model == model]
         alternatives += alternatives_of(model, prices, site, found.zones, problem.goal, own, options.alternatives)
         front += front_of(model, prices, found.zones, own)
-    figures = [
-        replace(each, replay=_replay(served, settled))
-        for each, served, settled in zip(figures, problem.models, found.settled, strict=True)
-    ]
-    placed = [each for settled in found.settled for each in settled.groups]
-    plan = assembled(problem, site, groups, figures, _certificate(found, options), provenance)
+    replays = (_replay(served, settled) for served, settled in zip(problem.models, found.settled, strict=True))
     return replace(
         plan,
-        idle=idle_gpus(site, found.zones, [offer.group for offer in found.offers], placed, problem.goal),
+        figures=tuple(replace(each, replay=replay) for each, replay in zip(plan.figures, replays, strict=True)),
         alternatives=tuple(alternatives),
         front=tuple(front),
     )
+
+
+def _placed_plan(
+    problem: ServingProblem, options: SearchOptions, site: Site, found: Found, provenance: Provenance
+) -> ServingPlan:
+    """The plan without what is beside it: simulation, alternatives and front."""
+    groups, figures = grouped(problem.models, found.settled, site)
+    placed = [each for settled in found.settled for each in settled.groups]
+    plan = assembled(problem, site, groups, figures, _certificate(found, options), provenance)
+    offered = [offer.group for offer in found.offers]
+    return replace(plan, idle=idle_gpus(site, found.zones, offered, placed, problem.goal))
 
 
 def _replay(served: ServedModel, settled: Settled) -> Replay | None:
@@ -153,7 +180,7 @@ def _certificate(found: Found, options: SearchOptions) -> ServingCertificate:
     return ServingCertificate(
         objective=found.objective,
         bound=found.bound,
-        gap=gap_of(found.objective, found.bound),
+        gap=found.gap,
         stopped_by=found.stopped_by,
         shapes=sum(each.shapes for each in found.prices),
         shapes_too_large=sum(each.too_large for each in found.prices),

@@ -22,9 +22,9 @@ from app.cli.planning.exporting import write_folder
 from app.cli.planning.remote_planning import remote_serving_plan
 from app.cli.planning.serving_options import ServingOptions
 from app.cli.planning.serving_plan_view import exports_view, serving_plan_view
-from app.cli.progress import cancelled_by_interrupt
+from app.cli.progress import cancelled_by_interrupt, progress_line, shown_progress
 from app.cli.server import chosen_server
-from app.cli.terminal import console, reading_shown
+from app.cli.terminal import console, error_console
 from app.documents.reading import read_document
 from app.documents.routing import RoutedWorkloadDocument
 from app.documents.serving import ServingWorkloadDocument
@@ -100,10 +100,15 @@ def hand_out(
 def _searched(problem: ServingProblem, options: SearchOptions) -> tuple[ServingPlan | NoServingPlan, bool]:
     """Result of a search, and whether Ctrl-C ended it; raises ``Failed`` on a fault of our own."""
     try:
-        with cancelled_by_interrupt() as is_cancelled, reading_shown("searching"):
-            result = plan_serving(problem, options, is_cancelled=is_cancelled)
+        with (
+            cancelled_by_interrupt() as is_cancelled,
+            shown_progress(error_console(), progress_line) as on_progress,
+        ):
+            result = plan_serving(problem, options, on_progress=on_progress, is_cancelled=is_cancelled)
             cancelled = is_cancelled()
     except SolverFailed as error:
+        if is_cancelled():
+            raise KeyboardInterrupt from error
         raise Failed(str(error)) from error
     if cancelled and isinstance(result, NoServingPlan):
         raise KeyboardInterrupt

@@ -179,8 +179,7 @@ WARNINGS: Final[Mapping[str, Words]] = {
     "layers_not_counted": "{layers} of {of} layers with experts were not counted: they keep their order and are "
     "taken at the calibrated imbalance.",
     "worse_balanced_workload": _worse_balanced,
-    "draft": "The search was ended by force, long after its time limit: this is the best plan that it had told of, "
-    "without alternatives.",
+    "draft": "The search was ended by force: this is the best plan that it had told of, without alternatives.",
     "micro_batches_rerouted": "Micro-batches of {job} are re-routed around lost ranks.",
 }
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.db.status import PlanStatus
-from app.presentation.figures import count, percent, plural, seconds
+from app.presentation.figures import count, percent, plural
+from app.presentation.progress import best_words, bound_words
 from app.services.planning.plans import PlanRecord
 from app.web.drawing import Drawing
 from app.web.planning.search_course import search_course
@@ -32,22 +33,23 @@ def progress_now(plan: PlanRecord, now: datetime, *, ahead: int = 0) -> Progress
         return ProgressNow(f"Waiting for a free solver.{place}", None, (elapsed,))
     if newest is None:
         return ProgressNow("The search is starting.", None, (elapsed,))
+    serving = newest.objective is not None
     if plan.is_stopping:
         words = "The search ends with the best plan so far."
     elif newest.incumbent:
-        words = f"Best so far: {newest.incumbent}, {seconds(newest.incumbent_s)} a step."
+        words = f"Best so far: {newest.incumbent}, {best_words(newest)}{'' if serving else ' a step'}."
     else:
         words = "The search is running; no plan has been found yet."
     left, total = newest.candidates_left, newest.candidates_total
     return ProgressNow(
         words=words,
-        share=f"{1 - left / total:.3f}" if total else None,
+        share=f"{1 - left / total:.3f}" if total and not serving else None,
         figures=(
             elapsed,
             ("phase", newest.phase.replace("_", " ")),
-            ("candidates left", f"{count(left)} of {count(total)}"),
-            ("best step time so far", seconds(newest.incumbent_s)),
-            ("no plan can beat", seconds(newest.bound_s)),
+            ("groups priced", count(total)) if serving else ("candidates left", f"{count(left)} of {count(total)}"),
+            ("best so far" if serving else "best step time so far", best_words(newest)),
+            ("no plan can beat", bound_words(newest)),
             ("gap", percent(newest.gap, places=2)),
         ),
         course=search_course(plan.course),

@@ -11,12 +11,13 @@ import numpy as np
 
 from cluster_models.serving.goal import ServingObjective
 from solver.ilp import IlpStatus
-from solver.problem import SearchOptions
+from solver.problem import DRAFT_SHARE, SearchOptions
 from solver.serving.planning.columns import Unpriced, groups_below, least_cost, unpriced_of
 from solver.serving.planning.groups import Group
 from solver.serving.planning.islands import Site
 from solver.serving.planning.offers import Priced, demand, offers_of, priced_groups, with_more
 from solver.serving.planning.program import Duals, Offer, Program, build_program, duals_of
+from solver.serving.planning.reports import ServingReports
 from solver.serving.planning.solving import Solved, relaxation, solve
 from solver.serving.planning.zones import Zone, classes_of
 from solver.serving.problem import ServingProblem
@@ -91,6 +92,10 @@ class _Columns:
                 self.offers += offers_of(more, self.zones, goal)
         return is_new
 
+    def beyond(self) -> float:
+        """A bound on the cost of every choice with a group that is not priced, where ``floor`` is known at most."""
+        return max(self.floor, self.loosest()) if self.unpriced else math.inf
+
     def loosest(self) -> float:
         """A bound on the cost of every choice without a relaxation: as much for each GPU as the best group has."""
         worth = max((-float(offer.costs.min()) / offer.group.gpus for offer in self.offers), default=0.0)
@@ -112,9 +117,13 @@ def generated(
     zones: Sequence[Zone],
     prices: Sequence[Priced],
     options: SearchOptions,
-    left_s: Callable[[], float],
+    reports: ServingReports,
+    draft: Callable[[Generated], None],
 ) -> Generated:
-    """The best choice among all groups; ``prices`` are of those tried first, in ``zones`` of the best links."""
+    """The best choice among all groups; ``prices`` are of those tried first, in ``zones`` of the best links.
+
+    ``draft`` gets the choice among the groups priced until then, whenever one is due.
+    """
     goal = problem.goal
     columns = _Columns(
         problem,
@@ -125,19 +134,30 @@ def generated(
         tuple(each for model, own in enumerate(prices) for each in unpriced_of(model, own, site, zones, goal)),
         {group for each in prices for group in each.groups},
     )
+    step = 1.0 if goal.objective is ServingObjective.GPUS else 0.0
+    left_s = reports.left_s
     # half of the time is for the choice among the groups that are known by then
     half_s = 0.5 * left_s()
-    duals = _converged(columns, lambda: left_s() - half_s)
+
+    def tell() -> None:
+        reports.tell("pricing", sum(len(each.groups) for each in columns.prices))
+        if reports.is_due() and not columns.lacking:
+            ends_s = max(half_s, left_s() - DRAFT_SHARE * options.time_limit_s)
+            solved = _solved(columns, options, lambda: left_s() - ends_s, step)
+            draft(Generated(tuple(columns.prices), tuple(columns.offers), solved, columns.beyond()))
+
+    duals = _converged(columns, lambda: left_s() - half_s, tell)
     if columns.lacking:
         return Generated(tuple(columns.prices), tuple(columns.offers), None, math.inf)
-    step = 1.0 if goal.objective is ServingObjective.GPUS else 0.0
-    solved = _solved(columns, options, left_s, step)
-    beyond = math.inf if duals is not None or not columns.unpriced else max(columns.floor, columns.loosest())
+    solved = _solved(columns, options, reports.last_s, step)
+    beyond = math.inf if duals is not None else columns.beyond()
     if duals is not None and _may_be_better(solved, step, options):
         missing = solved.outcome.objective - step - solved.relaxed
-        if columns.add(duals, missing, AFTERWARDS):
+        if left_s() <= 0:
+            beyond = solved.relaxed
+        elif columns.add(duals, missing, AFTERWARDS):
             beyond = solved.relaxed + columns.left
-            solved = _solved(columns, options, left_s, step)
+            solved = _solved(columns, options, reports.last_s, step)
     return Generated(tuple(columns.prices), tuple(columns.offers), solved, beyond)
 
 
@@ -154,7 +174,7 @@ def _solved(columns: _Columns, options: SearchOptions, left_s: Callable[[], floa
     return solve(program, backend=options.backend, gap=options.gap, time_limit_s=left_s(), step=step)
 
 
-def _converged(columns: _Columns, left_s: Callable[[], float]) -> Duals | None:
+def _converged(columns: _Columns, left_s: Callable[[], float], tell: Callable[[], None]) -> Duals | None:
     """Duals of the relaxation, all groups priced that would lower it; ``None`` where there are none.
 
     ``columns.floor`` becomes the relaxation's value over all groups, or what is known of it when the time is over:
@@ -165,6 +185,7 @@ def _converged(columns: _Columns, left_s: Callable[[], float]) -> Duals | None:
     most = sum(len(island.gpus) for island in columns.site.islands) / 2
     is_first = True
     while left_s() > 0:
+        tell()
         outcome = None
         if not columns.lacking:
             program = columns.program(whole=False)

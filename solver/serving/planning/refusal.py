@@ -19,9 +19,11 @@ from cluster_models.serving.workload import WeightFormat
 from cluster_models.training.plan import Provenance
 from solver.problem import SearchOptions
 from solver.serving.loads import FloatArray
+from solver.serving.planning.found import Found
 from solver.serving.planning.islands import Site, site_of
 from solver.serving.planning.offers import Priced, priced
-from solver.serving.planning.search import Found, search
+from solver.serving.planning.reports import ServingReports
+from solver.serving.planning.search import search
 from solver.serving.planning.zones import Zone, zones_of
 from solver.serving.problem import ServingProblem
 
@@ -64,7 +66,7 @@ def _for_load(problem: ServingProblem, site: Site, found: Found, provenance: Pro
     budgets = tuple(_raised_budgets(problem, site))
     for model, (served, prices) in enumerate(zip(problem.models, found.prices, strict=True)):
         alone = replace(problem, models=(served,), goal=replace(problem.goal, objective=ServingObjective.GOODPUT))
-        most = search(alone, site, QUICK, lambda: False)
+        most = search(alone, site, QUICK, ServingReports(QUICK, alone.goal.objective))
         if not most.settled:
             continue
         closed = served.workload.concurrency is not None
@@ -95,7 +97,7 @@ def _raised_budgets(problem: ServingProblem, site: Site) -> Iterator[Remedy]:
     ):
         if getattr(problem.goal, field) is not None:
             goal = replace(problem.goal, objective=objective, max_gpus=None, max_power_watts=None)
-            found = search(replace(problem, goal=goal), site, QUICK, lambda: False)
+            found = search(replace(problem, goal=goal), site, QUICK, ServingReports(QUICK, goal.objective))
             if found.settled:
                 yield Remedy(kind, found.objective)
 

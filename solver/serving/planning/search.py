@@ -11,15 +11,15 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from cluster_models.serving.goal import ServingObjective
 from cluster_models.training.plan import StopReason
 from solver.ilp import IlpStatus
-from solver.problem import IsCancelled, SearchOptions
+from solver.problem import SearchOptions
+from solver.serving.planning.found import Found, better_of
 from solver.serving.planning.generation import Generated, generated
 from solver.serving.planning.groups import Group
 from solver.serving.planning.islands import Site
@@ -27,7 +27,8 @@ from solver.serving.planning.offers import Priced, demand, offers_of, priced, pr
 from solver.serving.planning.placing import place
 from solver.serving.planning.pricing import worker_table
 from solver.serving.planning.program import Offer, build_program, gpu_tie, read
-from solver.serving.planning.settle import Settled, settle
+from solver.serving.planning.reports import ServingReports
+from solver.serving.planning.settle import settle
 from solver.serving.planning.solving import Solved, solve
 from solver.serving.planning.ties import exact_demand, gpu_costs, is_shorter, stay_of, stay_offers
 from solver.serving.planning.zones import Zone, classes_of, zones_of
@@ -39,66 +40,57 @@ ROUNDING: Final = 1e-9
 """Share of an objective within which two are the same."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Found:
-    """The best plan that the search saw, one entry of ``settled`` for each model, and the bound.
-
-    ``settled`` is empty where no choice meets limits and load.  ``zones``, ``prices`` (by model) and ``offers`` are
-    those of the best links.
-    """
-
-    settled: tuple[Settled, ...]
-    objective: float
-    bound: float
-    stopped_by: StopReason
-    zones: tuple[Zone, ...]
-    prices: tuple[Priced, ...]
-    offers: tuple[Offer, ...]
-
-
-def search(problem: ServingProblem, site: Site, options: SearchOptions, is_cancelled: IsCancelled) -> Found:
+def search(problem: ServingProblem, site: Site, options: SearchOptions, reports: ServingReports) -> Found:
     """The best plan on ``site``, which has islands."""
-    started = time.perf_counter()
-
-    def left_s() -> float:
-        return options.time_limit_s - (time.perf_counter() - started)
-
     zones = zones_of(site, optimistic=True)
-    first = [priced(model, served, site, zones, problem.goal) for model, served in enumerate(problem.models)]
-    made = generated(problem, site, zones, first, options, left_s)
-    prices, solved = made.prices, made.solved
-    nothing = Found((), 0.0, 0.0, StopReason.PROVEN, zones, prices, made.offers)
-    if solved is None or solved.outcome.status is IlpStatus.INFEASIBLE:
-        return nothing
-    best = replace(nothing, bound=_bound(problem, site, made), stopped_by=StopReason.WORK_LIMIT)
-    best = _better(problem, site, best, zones, nothing.offers, solved)
-    priced_in: tuple[Sequence[Zone], Sequence[Priced]] = zones, prices
-    if not _is_proven(best, options) and left_s() > 0 and not is_cancelled():
-        own_zones = zones_of(site, optimistic=False)
-        own_prices = _in_zones(problem, own_zones, site, _useful(problem, best, solved))
-        own = [offers_of(each, own_zones, problem.goal) for each in own_prices]
-        if all(own):
-            flat = tuple(offer for each in own for offer in each)
-            again = _solved(problem, site, own_zones, flat, options, left_s())
-            before, best = best, _better(problem, site, best, own_zones, flat, again)
-            if best is not before:
-                priced_in = own_zones, own_prices
-    if best.settled and not problem.goal.objective.is_maximum and left_s() > 0 and not is_cancelled():
-        best = _shortest(problem, site, best, priced_in, options, left_s())
-    if is_cancelled():
+    first = []
+    for model, served in enumerate(problem.models):
+        first.append(priced(model, served, site, zones, problem.goal))
+        reports.tell("pricing", sum(len(each.groups) for each in first))
+
+    def draft(made: Generated) -> None:
+        if (seen := _found(problem, site, zones, made)).settled:
+            reports.draft(seen)
+
+    made = generated(problem, site, zones, first, options, reports, draft)
+    best = _found(problem, site, zones, made)
+    if reports.left_s() <= 0 and reports.best is not None:
+        return _ended(better_of(best, reports.best, problem.goal.objective), options, reports)
+    if made.solved is None or made.solved.outcome.status is IlpStatus.INFEASIBLE:
+        return _ended(replace(best, stopped_by=StopReason.PROVEN), options, reports)
+    if best.settled:
+        reports.draft(best)
+    priced_in: tuple[Sequence[Zone], Sequence[Priced]] = zones, made.prices
+    if not _is_proven(best, options) and reports.left_s() > 0:
+        best, priced_in = _better_in_zones(problem, site, best, made.solved, priced_in, options, reports.left_s())
+    if best.settled and not problem.goal.objective.is_maximum and reports.left_s() > 0:
+        best = _shortest(problem, site, best, priced_in, options, reports.left_s())
+    if best.settled:
+        reports.settle(best)
+    return _ended(best, options, reports)
+
+
+def _ended(best: Found, options: SearchOptions, reports: ServingReports) -> Found:
+    """``best`` with what ended the search, which says so itself where nothing from outside did."""
+    if reports.is_cancelled():
         return replace(best, stopped_by=StopReason.CANCELLED)
     if _is_proven(best, options):
         return replace(best, stopped_by=StopReason.PROVEN)
-    return best if left_s() > 0 else replace(best, stopped_by=StopReason.TIME_LIMIT)
+    return best if reports.left_s() > 0 else replace(best, stopped_by=StopReason.TIME_LIMIT)
 
 
-def gap_of(objective: float, bound: float) -> float:
-    """Distance of the bound as a share of the objective."""
-    return abs(bound - objective) / max(abs(objective), 1e-12)
+def _found(problem: ServingProblem, site: Site, zones: tuple[Zone, ...], made: Generated) -> Found:
+    """The choice placed, with nothing settled where there is none that is sound."""
+    unknown = math.inf if problem.goal.objective.is_maximum else -math.inf
+    nothing = Found((), 0.0, unknown, StopReason.WORK_LIMIT, zones, made.prices, made.offers)
+    if made.solved is None or made.solved.outcome.status is IlpStatus.INFEASIBLE:
+        return nothing
+    best = replace(nothing, bound=_bound(problem, site, made))
+    return _better(problem, site, best, zones, made.offers, made.solved)
 
 
 def _is_proven(found: Found, options: SearchOptions) -> bool:
-    return bool(found.settled) and gap_of(found.objective, found.bound) <= options.gap
+    return bool(found.settled) and found.gap <= options.gap
 
 
 def _solved(
@@ -121,7 +113,7 @@ def _bound(problem: ServingProblem, site: Site, made: Generated) -> float:
     if problem.goal.objective.is_maximum:
         return -bound + gpu_tie(made.offers) * sum(len(island.gpus) for island in site.islands)
     if problem.goal.objective is ServingObjective.GPUS:
-        return float(math.ceil(bound - WHOLE))
+        return float(math.ceil(bound - WHOLE)) if math.isfinite(bound) else bound
     return bound
 
 
@@ -147,6 +139,26 @@ def _better(
         return best
     bound = max(best.bound, objective) if problem.goal.objective.is_maximum else min(best.bound, objective)
     return replace(best, settled=settled, objective=objective, bound=bound)
+
+
+def _better_in_zones(
+    problem: ServingProblem,
+    site: Site,
+    best: Found,
+    solved: Solved,
+    priced_in: tuple[Sequence[Zone], Sequence[Priced]],
+    options: SearchOptions,
+    limit_s: float,
+) -> tuple[Found, tuple[Sequence[Zone], Sequence[Priced]]]:
+    """``best``, or a better plan of groups priced by zones whose links no placement misses; and what priced it."""
+    zones = zones_of(site, optimistic=False)
+    prices = _in_zones(problem, zones, site, _useful(problem, best, solved))
+    own = [offers_of(each, zones, problem.goal) for each in prices]
+    if not all(own):
+        return best, priced_in
+    flat = tuple(offer for each in own for offer in each)
+    found = _better(problem, site, best, zones, flat, _solved(problem, site, zones, flat, options, limit_s))
+    return (best, priced_in) if found is best else (found, (zones, prices))
 
 
 def _shortest(

@@ -16,8 +16,8 @@ from cluster_models.serving.replicas import ReplicaGroup
 from solver.problem import SearchOptions
 from solver.serving.plan import provenance_of
 from solver.serving.planning.assembling import assembled, grouped
+from solver.serving.planning.found import gap_of
 from solver.serving.planning.islands import Site, site_of
-from solver.serving.planning.search import gap_of
 from solver.serving.planning.settle import Settled, settle
 from solver.serving.problem import ServingProblem
 from solver.serving.recovery.problem import Gpu, RecoveryProblem

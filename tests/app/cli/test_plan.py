@@ -16,6 +16,7 @@ from app.cli import main
 from app.cli.progress import progress_line
 from app.documents.plan import plan_from_text
 from cluster_models.errors import SolverFailed
+from cluster_models.serving.goal import ServingObjective
 from cluster_models.training.adapters import Adapters
 from cluster_models.training.frameworks import framework
 from cluster_models.training.plan import NoPlan, Plan
@@ -313,6 +314,8 @@ def test_progress_line_says_what_matters_first() -> None:
     """Seconds, gap, best, candidates left, then the details that a narrow terminal cuts off."""
     line = progress_line(Progress(12.3, "placing", 72318, 2, 26.9, 26.7, 0.0067, "tp1 pp17")).plain
     assert line == "12 s  gap 0.67 %  best 26.90 s  2 of 72,318 candidates left  placing  (tp1 pp17)"
+    serving = Progress(2.0, "choosing", 969, 969, None, None, 0.02, "8 x tp8", ServingObjective.GPUS, 64.0, 63.0)
+    assert progress_line(serving).plain == "2 s  gap 2.00 %  best 64 GPUs  969 groups priced  choosing  (8 x tp8)"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,9 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from app.jobs import child
 from app.jobs.child import ChildEnd, Ending, run_child
 from app.priorities import SOLVES
 from tests.app import stand_in_solver
@@ -18,7 +21,14 @@ from tests.app.plan_rows import wait_until
 COMMAND = (sys.executable, stand_in_solver.__file__)
 
 
-def _run(tmp_path: Path, *, limit_s: float = 30.0, should_stop: Any = lambda: False, **options: Any) -> ChildEnd:
+def _run(
+    tmp_path: Path,
+    *,
+    limit_s: float = 30.0,
+    should_stop: Any = lambda: False,
+    is_enough: Any = lambda: False,
+    **options: Any,
+) -> ChildEnd:
     request = json.dumps({"options": {"ledger": str(tmp_path / "ledger")} | options}).encode()
     return run_child(
         COMMAND,
@@ -27,6 +37,7 @@ def _run(tmp_path: Path, *, limit_s: float = 30.0, should_stop: Any = lambda: Fa
         scratch_root=tmp_path / "scratch",
         on_progress=lambda _message: None,
         should_stop=should_stop,
+        is_enough=is_enough,
     )
 
 
@@ -104,6 +115,14 @@ def test_what_a_child_had_found_outlives_it(tmp_path: Path) -> None:
     """One that overran leaves its last draft."""
     end = _run(tmp_path, behaviour="hang", draft={"kind": "plan"}, limit_s=1.0)
     assert (end.ending, end.answer) == (Ending.OVERRAN, {"kind": "plan"})
+
+
+def test_a_child_that_does_not_hear_of_enough_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last draft is the answer, long before its limit; one without a draft goes on."""
+    monkeypatch.setattr(child, "ENOUGH_S", 0.1)
+    end = _run(tmp_path, behaviour="hang", draft={"kind": "plan"}, is_enough=lambda: True)
+    assert (end.ending, end.answer) == (Ending.OVERRAN, {"kind": "plan"})
+    assert _run(tmp_path, seconds=0.5, is_enough=lambda: True).ending is Ending.ANSWERED
 
 
 def test_a_child_nobody_wants_is_ended(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -18,7 +19,10 @@ from app.serialization import jsonable, load, make_snapshot
 from cluster_models.training.plan import NoPlan, Plan
 from solver.check import check_plan
 from solver.problem import IsCancelled, OnProgress, PlanningProblem, Progress, SearchOptions
+from solver.serving import plan as serving_plan
+from solver.serving.planning.reports import ServingReports
 from tests.plans import small_architecture, small_cluster, small_no_plan, small_samples, small_workload
+from tests.solver.serving.planning.problems import CHAT, OPTIONS, nodes, problem, served
 
 SMALL = PlanningProblem(make_snapshot(small_cluster(), small_samples()), small_architecture(), small_workload())
 
@@ -71,6 +75,21 @@ def test_enough_is_heard_once_a_plan_is_known(monkeypatch: pytest.MonkeyPatch) -
         solve_child.solve(solve_child.Request(SMALL, SearchOptions()), io.StringIO())
         enough.set()
     assert heard == [False, False, False, True]
+
+
+def test_a_search_for_serving_drafts_and_hears_of_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its drafts go out checked, and once a plan is known whoever wants that gets it."""
+    asked = problem(nodes(1, gpus=2), served("llama-3.1-8b", **CHAT), objective="goodput")
+    monkeypatch.setattr(serving_plan, "ServingReports", partial(ServingReports, due_s=0.0))
+    enough, out = Event(), io.StringIO()
+    enough.set()
+    monkeypatch.setattr(solve_child, "ENOUGH", enough)
+    answer = solve_child.work(jsonable(asked) | {"options": jsonable(OPTIONS)}, out)
+    assert answer["kind"] == "plan", answer
+    assert answer["plan"]["certificate"]["stopped_by"] == "cancelled"
+    told = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [message["answer"]["kind"] for message in told if message["kind"] == "draft"] == ["plan"]
+    assert told[0]["objective"] == "goodput"
 
 
 def test_nothing_fits_is_an_answer(tmp_path: Path) -> None:
