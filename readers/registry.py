@@ -42,6 +42,8 @@ _PARTS: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\([^()\[\]\\]*\)")
 """Parts of a pattern that need not stand in the text literally; innermost groups first."""
 _PLAIN: Final = re.compile(r"[A-Za-z_]{3,}(?![A-Za-z_]*[?*{])")
 _NO_DIGITS: Final = str.maketrans("123456789", "000000000")
+_DIGIT: Final = re.compile(r"(\\.|\{[\d,]+\}|0-9)|[1-9]")
+"""A digit that stands in a text of a pattern; group 1 is what holds digits and is none."""
 _COMBINED: Final = 64
 """Combinations of patterns that are kept: an upload has many files of few kinds."""
 _WORD: Final = re.compile(r"[a-z][a-z0-9]{2,}")
@@ -119,13 +121,16 @@ def _recognise(source: Source, lines: Sequence[Line], formats: Sequence[Format])
 
 def _beginnings(lines: Sequence[Line], formats: Sequence[Format]) -> Iterator[tuple[int, Format]]:
     """Indices of lines that begin a section, with the first format that knows each."""
-    # Words hold no digits, and most lines of a long file differ in their digits only.
-    text = "\n".join(line.text for line in lines).translate(_NO_DIGITS)
-    text = "\n".join(set(text.split("\n")))
+    # Most lines of a long file differ in their digits only, so patterns are tried on one line of each shape first.
+    shapes = "\n".join(line.text for line in lines).translate(_NO_DIGITS).split("\n")
+    kinds = set(shapes)  # of no line at all: the empty one
+    text = "\n".join(kinds)  # words hold no digits
     patterns = [(pattern, form) for form in formats for pattern in form.begins if _word_of(pattern) in text]
     begin = _first_of(tuple(pattern for pattern, _ in patterns))
-    for index, line in enumerate(lines):
-        if line.text and (found := begin(line.text)) is not None and found.lastgroup is not None:
+    begin_shape = _first_of(tuple(_of_shapes(pattern) for pattern, _ in patterns))
+    candidates = {shape for shape in kinds if shape and begin_shape(shape) is not None}
+    for index, (line, shape) in enumerate(zip(lines, shapes, strict=False)):
+        if shape in candidates and (found := begin(line.text)) is not None and found.lastgroup is not None:
             yield index, patterns[int(found.lastgroup[1:])][1]
 
 
@@ -149,6 +154,12 @@ def _word_of(pattern: re.Pattern[str]) -> str:
     if pattern.flags & re.IGNORECASE or set("|()[]") & set(left):
         return ""
     return max(_PLAIN.findall(left), key=len, default="")
+
+
+@cache
+def _of_shapes(pattern: re.Pattern[str]) -> re.Pattern[str]:
+    """A pattern that fits the shape (every digit a 0) of each text that ``pattern`` fits."""
+    return re.compile(_DIGIT.sub(lambda found: found[1] or "0", pattern.pattern), pattern.flags)
 
 
 def _scoped(pattern: re.Pattern[str]) -> str:

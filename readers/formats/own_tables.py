@@ -18,6 +18,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from operator import itemgetter
 from typing import Final
 
 from cluster_models.cluster.measurements import Direction
@@ -258,18 +259,22 @@ def _grouped(table: _Table, refusals: list[Finding]) -> dict[tuple[str, ...], li
     """The rows by ends and kinds, in the order of ``_run``; rows that are none of the table's are refused."""
     names = table.names
     groups: dict[tuple[str, ...], list[tuple[Line, list[str]]]] = {}
-    kinds = [(names.index(kind) if kind in names else None, table.notes.get(kind, "")) for kind in _KINDS]
+    notes = [table.notes.get(kind, "") for kind in _KINDS]
+    columns = [*names, *_KINDS]
+    key_of = itemgetter(0, 1, *map(columns.index, _KINDS))  # a column, else the note behind all columns
     for line, cells in table.rows:
         if len(cells) != len(names):
             reason = f"the row has {len(cells)} cells where the header names {len(names)}"
             refusals.append(refused(line, reason, "write one cell for each column, empty where unknown"))
             continue
-        key = (cells[0], cells[1], *[noted if at is None else cells[at] for at, noted in kinds])
-        if key not in groups and _operation(key[3]) is None:
+        key = key_of(cells + notes)
+        if (group := groups.get(key)) is not None:
+            group.append((line, cells))
+        elif _operation(key[3]) is not None:
+            groups[key] = [(line, cells)]
+        else:
             remedy = f"leave it empty for plain transfers, or write one of {', '.join(PROGRAMS)}"
             refusals.append(refused(line, f"the collective {key[3][:40]!r} is not known", remedy))
-            continue
-        groups.setdefault(key, []).append((line, cells))
     return groups
 
 

@@ -127,10 +127,8 @@ def _node_name(names: Sequence[Name]) -> str:
 
 def _joined(groups: Sequence[Sequence[Name]]) -> list[list[Name]]:
     """Groups that share a name, or a short name (or an address) and the only name made of it, as one; sorted."""
-    import networkx as nx  # noqa: PLC0415 - a service starts sooner without
-
-    graph: nx.Graph[str] = nx.Graph()
     by_key: dict[str, set[Name]] = {}
+    paths: list[list[str]] = []
     long: dict[str, set[str]] = {}
     for group in groups:
         keys = []
@@ -145,7 +143,20 @@ def _joined(groups: Sequence[Sequence[Name]]) -> list[list[Name]]:
                 if other != key:
                     long.setdefault(other, set()).add(key)
         if len(keys) > 1:
-            nx.add_path(graph, keys)
+            paths.append(keys)
+    hosts = _connected(by_key, paths, long) if paths or by_key.keys() & long.keys() else [[key] for key in by_key]
+    return [[name for key in keys for name in sorted(by_key[key], key=_order)] for keys in sorted(hosts)]
+
+
+def _connected(
+    by_key: dict[str, set[Name]], paths: Sequence[Sequence[str]], long: Mapping[str, set[str]]
+) -> list[list[str]]:
+    """Keys that paths or the only ``long`` name of a short one join; short names of several hosts go."""
+    import networkx as nx  # noqa: PLC0415 - takes 0.2 s, and most uploads have one name a host
+
+    graph: nx.Graph[str] = nx.Graph()
+    for path in paths:
+        nx.add_path(graph, path)
     for short, fqdns in long.items():
         if short not in by_key:
             continue
@@ -154,8 +165,7 @@ def _joined(groups: Sequence[Sequence[Name]]) -> list[list[Name]]:
         elif short not in graph:
             del by_key[short]  # any of several: a host of its own it is not
     alone = ([key] for key in by_key if key not in graph)
-    hosts = sorted([*alone, *(sorted(component) for component in nx.connected_components(graph))])
-    return [[name for key in keys for name in sorted(by_key[key], key=_order)] for keys in hosts]
+    return [*alone, *(sorted(component) for component in nx.connected_components(graph))]
 
 
 def _order(name: Name) -> tuple[str, str]:

@@ -21,6 +21,7 @@ _SAME: Final = 0.03
 _NO_CARD: Final = 200 * GBYTE
 """Twice what the fastest cards carry (800 Gb/s): such figures between nodes are those of one NVLink domain."""
 _HALF: Final = 0.6
+_Flow = tuple[ProposedSample, WireFlow]
 
 
 def doubts_across(
@@ -32,7 +33,10 @@ def doubts_across(
     """Doubts, and the samples left without those that are rejected and not ``accepted``."""
     by_name = {node.name: node for node in nodes}
     flows = [(one, flow) for one in samples if (flow := wire_flow(one.sample)) is not None]
-    slow = list(_fallbacks(flows, by_name))
+    large = [(one, flow) for one, flow in flows if flow.message_bytes >= LARGE_BYTES]
+    inside = [(one, flow) for one, flow in large if one.sample.source == one.sample.destination]
+    between = [(one, flow) for one, flow in large if one.sample.source != one.sample.destination]
+    slow = list(_fallbacks(between, by_name))
     dropped = {
         (one.sample.source, one.sample.destination, one.origin.file)
         for one, found in slow
@@ -41,37 +45,34 @@ def doubts_across(
     left = tuple(
         one
         for one in samples
-        if one.sample.status is SampleStatus.FAILED
+        if not dropped
+        or one.sample.status is SampleStatus.FAILED
         or (one.sample.source, one.sample.destination, one.origin.file) not in dropped
     )
     doubts = [found for _, found in slow]
-    doubts += _nic_figures(flows)
+    doubts += _nic_figures(inside, between)
     doubts += _links_missing(facts)
     doubts += _partial_wirings(facts)
     return tuple(doubts), left
 
 
 def _fallbacks(
-    flows: Sequence[tuple[ProposedSample, WireFlow]], nodes: Mapping[str, ProposedNode]
+    flows: Sequence[_Flow], nodes: Mapping[str, ProposedNode]
 ) -> Iterator[tuple[ProposedSample, Finding]]:
     """Pairs of nodes whose best large transfer is a tenth of their cards' rate, or of another file's figure."""
-    best: dict[tuple[str, str, str], tuple[ProposedSample, WireFlow]] = {}
+    best: dict[tuple[str, str], dict[str, _Flow]] = {}
     for one, flow in flows:
-        ends = (one.sample.source, one.sample.destination)
-        if ends[0] == ends[1] or flow.message_bytes < LARGE_BYTES:
-            continue
-        key = (min(ends), max(ends), one.origin.file)
-        if key not in best or flow.bytes_per_s > best[key][1].bytes_per_s:
-            best[key] = (one, flow)
-    by_pair: dict[tuple[str, str], dict[str, float]] = {}
-    for (first, second, file), (_, flow) in best.items():
-        by_pair.setdefault((first, second), {})[file] = flow.bytes_per_s
-    for (first, second, file), (one, flow) in sorted(best.items()):
-        others = [rate for other, rate in by_pair[first, second].items() if other != file]
-        nominal = _card_rate(nodes, (first, second), flow.flows)
-        bar = max([rate for rate in (nominal, *others) if rate is not None], default=None)
-        if bar is not None and flow.bytes_per_s * FALLBACK_RATIO <= bar:
-            yield one, _fallback(one, flow, bar, by_data_sheet=bar == nominal)
+        first, second, file = one.sample.source, one.sample.destination, one.origin.file
+        of_pair = best.setdefault((first, second) if first < second else (second, first), {})
+        if (known := of_pair.get(file)) is None or flow.bytes_per_s > known[1].bytes_per_s:
+            of_pair[file] = (one, flow)
+    for pair, of_pair in sorted(best.items()):
+        for file, (one, flow) in sorted(of_pair.items()):
+            nominal = _card_rate(nodes, pair, flow.flows)
+            others = [rival.bytes_per_s for other, (_, rival) in of_pair.items() if other != file]
+            bar = max(others if nominal is None else [nominal, *others], default=None)
+            if bar is not None and flow.bytes_per_s * FALLBACK_RATIO <= bar:
+                yield one, _fallback(one, flow, bar, by_data_sheet=bar == nominal)
 
 
 def _fallback(one: ProposedSample, flow: WireFlow, bar: float, *, by_data_sheet: bool) -> Finding:
@@ -104,17 +105,13 @@ def _card_rate(nodes: Mapping[str, ProposedNode], ends: tuple[str, str], flows: 
     return min(rates)
 
 
-def _nic_figures(flows: Sequence[tuple[ProposedSample, WireFlow]]) -> Iterator[Finding]:
+def _nic_figures(inside: Sequence[_Flow], between: Sequence[_Flow]) -> Iterator[Finding]:
     """Figures inside a node that equal those between nodes: the transfer went out and in again."""
-    large = [(one, flow) for one, flow in flows if flow.message_bytes >= LARGE_BYTES]
-    between: dict[tuple[object, ...], list[float]] = {}
-    for one, flow in large:
-        if one.sample.source != one.sample.destination:
-            between.setdefault(_test(one.sample), []).append(flow.bytes_per_s)
-    for one, flow in large:
-        if one.sample.source != one.sample.destination:
-            continue
-        rates = between.get(_test(one.sample))
+    rates_of: dict[tuple[object, ...], list[float]] = {}
+    for one, flow in between if inside else ():
+        rates_of.setdefault(_test(one.sample), []).append(flow.bytes_per_s)
+    for one, flow in inside:
+        rates = rates_of.get(_test(one.sample))
         if rates and flow.bytes_per_s < _NO_CARD and abs(flow.bytes_per_s / median(rates) - 1) <= _SAME:
             sentence = (
                 f"inside {one.sample.source} {flow.bytes_per_s / GBYTE:.4g} GB/s were measured, as much as between"

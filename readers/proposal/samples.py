@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from cluster_models.cluster.measurements import Collective, Direction, Sample, SampleStatus
 from readers.frame.facts import Fact, MatrixFact, Memory, Origin, Point, RunEnd, RunFact
@@ -194,16 +194,20 @@ def _of_points(
 
 def merged(samples: Sequence[ProposedSample]) -> tuple[ProposedSample, ...]:
     """One sample for each pair, size and run: the median of repeats; a failure only where nothing succeeded."""
-    groups: dict[tuple[object, ...], list[ProposedSample]] = {}
+    groups: dict[tuple[Any, ...], list[ProposedSample]] = {}
     for one in samples:
         s = one.sample
         ends = (s.source, s.destination)
         if s.direction is Direction.BOTH and ends[1] < ends[0]:
             ends = ends[::-1]
-        run = (s.direction, s.tool, s.collective, s.message_bytes, s.ranks_per_node, s.pairs_active, s.measured_at)
-        groups.setdefault((*ends, *run), []).append(one)
-    found = [same[0] if len(same) == 1 else _middle(same) for same in groups.values()]
-    return tuple(sorted(found, key=lambda one: _order(one.sample)))
+        when = 0.0 if s.measured_at is None else s.measured_at.timestamp()
+        run = (s.tool, s.collective, s.direction, s.ranks_per_node, s.pairs_active, s.message_bytes, when)
+        key = (*ends, *run)
+        if (same := groups.get(key)) is None:
+            groups[key] = [one]
+        else:
+            same.append(one)
+    return tuple(same[0] if len(same) == 1 else _middle(same) for _, same in sorted(groups.items()))
 
 
 def _middle(same: Sequence[ProposedSample]) -> ProposedSample:
@@ -214,12 +218,6 @@ def _middle(same: Sequence[ProposedSample]) -> ProposedSample:
 
 def _figure(sample: Sample) -> float:
     return sample.bytes_per_s or -(sample.latency_s or 0.0)
-
-
-def _order(sample: Sample) -> tuple[str | float, ...]:
-    run = (sample.tool, sample.collective, sample.direction, sample.ranks_per_node, sample.pairs_active)
-    when = "" if sample.measured_at is None else sample.measured_at.isoformat()
-    return (sample.source, sample.destination, *run, sample.message_bytes, when)
 
 
 def _aware(moment: datetime | None) -> datetime | None:

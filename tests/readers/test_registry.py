@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from readers.frame.facts import WiringFact
 from readers.frame.findings import refusal
 from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
-from readers.registry import FORMATS, _word_of, read, recognise
+from readers.registry import _NO_DIGITS, FORMATS, _of_shapes, _word_of, read, recognise
 from tests.readers.real_files import source_of
 
 seen: list[tuple[str, list[int]]] = []
@@ -155,6 +156,24 @@ def test_a_word_that_a_pattern_needs_is_in_all_it_matches(pattern: re.Pattern[st
         assert found is None or _word_of(pattern) in text
 
     has_its_word()
+
+
+def test_a_pattern_of_shapes_fits_the_shape_of_all_it_matches() -> None:
+    """Lines whose shape nothing begins with are left out of the search."""
+    patterns = [pattern for form in FORMATS for pattern in form.begins]
+    text = "\n".join(
+        path.read_text("utf-8")
+        for path in (Path(__file__).parents[1] / "data" / "formats").iterdir()
+        if path.suffix != ".json"
+    )
+    matched = set()
+    for line in set(text.split("\n")):
+        shape = line.translate(_NO_DIGITS)
+        for pattern in patterns:
+            if pattern.match(line) is not None:
+                matched.add(pattern)
+                assert _of_shapes(pattern).match(shape) is not None
+    assert len(matched) > len(patterns) // 2
 
 
 def test_a_list_of_pairs_to_test_is_refused() -> None:

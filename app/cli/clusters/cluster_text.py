@@ -21,7 +21,7 @@ def cluster_text(document: ClusterDocument, *, as_json: bool = False) -> str:
     for sample in samples:
         if (size := sample["message_bytes"]) == int(size):
             sample["message_bytes"] = int(size)
-    lines = [json.dumps(sample, ensure_ascii=False) for sample in samples]
+    lines = list(map(json.JSONEncoder(ensure_ascii=False).encode, samples))
     if not as_json and sum(map(len, lines)) <= _MOST_YAML_BYTES:
         return _yaml(content, lines)
     text = json.dumps(content, indent=1, ensure_ascii=False)

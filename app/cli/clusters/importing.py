@@ -17,7 +17,7 @@ from app.cli.clusters.import_view import import_view
 from app.cli.endings import Ending, complain
 from app.cli.files import check_writable, is_path, naming, read_cluster_document, write_text
 from app.cli.terminal import console, reading_shown
-from app.documents.cluster import ClusterDocument, samples_of
+from app.documents.cluster import ClusterDocument
 from app.documents.measurements import MeasurementDocument
 from app.imports.dry_run import Report, dry_run
 from app.imports.garbage_collection import never_collected
@@ -138,10 +138,10 @@ def _keep(asked: Asked, base: _Base, given: Given, answers: Answers, report: Rep
 
 
 def _whole(document: ClusterDocument, before: Sequence[Sample], report: Report) -> ClusterDocument:
-    """The cluster with its measurements, those it had first, each once."""
-    samples = dict.fromkeys((*before, *samples_of(report.measurements, document.to_cluster())))
-    listed = [MeasurementDocument.from_value(sample) for sample in samples]
-    return document.model_copy(update={"samples": listed})
+    """The cluster with its measurements, those it had first, each once; the dry run has checked the new ones."""
+    known = dict.fromkeys(before)
+    new = [one for one in report.measurements.samples if not known or one.to_sample() not in known]
+    return document.model_copy(update={"samples": [*map(MeasurementDocument.from_value, known), *new]})
 
 
 def _with_unread(answer: ImportAnswer, given: Given) -> ImportAnswer:
