@@ -94,6 +94,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
         training = {
             "--framework-file": framework_file,
             "--routing-weight": routing_weight,
+            "--keep-expert-order": keep_expert_order,
             "--robust": robust,
             "--fastest": fastest,
             "--tokens": tokens,
@@ -134,6 +135,7 @@ def predict(  # noqa: PLR0913 - one argument for each option
     routing_weight: RoutingWeight = None,
     keep_expert_order: KeepOrder = False,
     trace: Arrivals = None,
+    redundant: Redundant = None,
     as_json: Json = False,
     verbose: Verbose = False,
     output: PlanFile = None,
@@ -141,10 +143,15 @@ def predict(  # noqa: PLR0913 - one argument for each option
     """Predict time and memory of a configuration given in full, of training or of serving, without a search."""
     from app.cli.planning.serving_predicting import predicted_as_serving  # noqa: PLC0415 - see above
 
-    training = {"--framework-file": framework_file, "--routing": routing}
+    training = {
+        "--framework-file": framework_file,
+        "--routing-weight": routing_weight,
+        "--keep-expert-order": keep_expert_order,
+    }
     files = (cluster, model, workload, configuration)
-    serving = ServingOptions(calibration=calibration, trace=trace)
-    if predicted_as_serving(*files, serving, training=training, as_json=as_json, output=output):
+    serving = ServingOptions(calibration=calibration, trace=trace, redundant=redundant)
+    with_counts = replace(serving, routing=tuple(routing or ()))
+    if predicted_as_serving(*files, with_counts, training=training, as_json=as_json, output=output):
         return
     serving.refuse_any()
     from app.cli.planning.planning import ProblemFiles  # noqa: PLC0415 - see above

@@ -74,19 +74,12 @@ def remote_serving_plan(
 
 
 def remote_serving_prediction(
-    cluster: str,
-    model: str,
-    workload: str,
-    configuration: str,
-    calibration: str | None = None,
-    trace: str | None = None,
+    cluster: str, served: ServedModel, configuration: str, calibration: str | None = None
 ) -> ServingPredictionDocument:
-    """The serving configuration as the chosen service prices it, under the arrivals of a file ``trace``."""
-    arrivals = {} if trace is None else {"trace": read_text(trace)}
+    """The serving configuration as the chosen service prices it."""
     body = {
         "cluster": _named_or_in_full(cluster),
-        "model": _named_or_in_full(model),
-        "workload": _content(workload) | arrivals,
+        **_served(served),
         "configuration": _content(configuration),
         **_calibration(calibration),
     }

@@ -15,24 +15,21 @@ from app.cli.files import (
     read_calibration,
     read_serving_workload,
     read_snapshot,
-    read_text,
     write_text,
 )
 from app.cli.planning.exporting import write_folder
 from app.cli.planning.remote_planning import remote_serving_plan
 from app.cli.planning.serving_options import ServingOptions
 from app.cli.planning.serving_plan_view import exports_view, serving_plan_view
+from app.cli.planning.serving_workload import served_workload
 from app.cli.progress import cancelled_by_interrupt, progress_line, shown_progress
 from app.cli.server import chosen_server
 from app.cli.terminal import console, error_console
-from app.documents.reading import read_document
-from app.documents.routing import RoutedWorkloadDocument
 from app.documents.serving import ServingWorkloadDocument
 from app.documents.serving_plan import serving_document
 from app.exports.serving.contract import serving_refusal
 from app.exports.serving.registry import SERVING_EXPORTS
 from app.presentation.serving_refusal import nothing_serves
-from app.routing.reading import loads_of
 from app.services.planning.serving_problems import Wanted, serving_problem
 from cluster_models.errors import InvalidInput, SolverFailed
 from cluster_models.serving.plan import ServingPlan
@@ -59,7 +56,7 @@ def run_serving_plan(
     Ends with code 3 where nothing meets the limits and the load.
     """
     check_writable(output)
-    document = _with_options(read_serving_workload(workload), serving)
+    document = served_workload(workload, serving)
     others = [_also(text) for text in serving.also]
     if chosen_server().address is None:
         snapshot, architecture = read_snapshot(cluster), read_architecture(model)
@@ -115,38 +112,6 @@ def _searched(problem: ServingProblem, options: SearchOptions) -> tuple[ServingP
     if isinstance(result, ServingPlan) and (broken := check_serving_plan(result, problem)):
         raise Failed(f"internal error: the plan found breaks its own rules: {' '.join(broken[:3])}")
     return result, cancelled
-
-
-def _with_options(document: ServingWorkloadDocument, serving: ServingOptions) -> ServingWorkloadDocument:
-    """The workload with the options of the command line in place; raises ``InvalidInput`` naming them."""
-    changes: dict[str, object] = {}
-    if serving.objective is not None:
-        changes["objective"] = serving.objective
-    if serving.max_gpus is not None:
-        changes["max_gpus"] = serving.max_gpus
-    if serving.trace is not None:
-        changes["trace"] = read_text(serving.trace)
-    if serving.routing:
-        counted = map(RoutedWorkloadDocument.from_workload, loads_of(*serving.routing))
-        changes["routing"] = {"workloads": [each.model_dump(mode="json") for each in counted]}
-    if serving.redundant is not None:
-        told = changes.get("routing") or (document.routing and document.routing.model_dump(mode="json"))
-        if not isinstance(told, dict):
-            raise InvalidInput("--redundant", serving.redundant, "needs counts", "give --routing as well")
-        changes["routing"] = told | {"redundant_experts": serving.redundant}
-    if serving.pins:
-        changes["pinned"] = document.pinned | dict(map(_pin, serving.pins))
-    if not changes:
-        return document
-    given = document.model_dump(mode="json", exclude_unset=True) | changes
-    return read_document(ServingWorkloadDocument, given, what="workload")
-
-
-def _pin(text: str) -> tuple[str, int]:
-    name, equals, value = text.partition("=")
-    if not equals or not (value.isascii() and value.isdigit()):
-        raise InvalidInput("--pin", text, "is not NAME=NUMBER", "write it as --pin tensor=4")
-    return name, int(value)
 
 
 def _also(text: str) -> tuple[str, ServingWorkloadDocument]:

@@ -14,7 +14,6 @@ from app.cli.files import (
     read_architecture,
     read_calibration,
     read_serving_configuration,
-    read_serving_workload,
     read_snapshot,
     read_text,
     write_text,
@@ -22,6 +21,7 @@ from app.cli.files import (
 from app.cli.planning.remote_planning import remote_serving_prediction
 from app.cli.planning.serving_options import ServingOptions
 from app.cli.planning.serving_view import serving_view
+from app.cli.planning.serving_workload import served_workload
 from app.cli.server import chosen_server
 from app.cli.terminal import console, print_text
 from app.documents.reading import parse_text
@@ -67,20 +67,17 @@ def predicted_as_serving(
         return False
     refuse_training_options(training)
     check_writable(output)
+    load = served_workload(workload, serving)
     if chosen_server().address is None:
         snapshot, architecture = read_snapshot(cluster), read_architecture(model)
-        load, pools = read_serving_workload(workload), read_serving_configuration(configuration)
-        if serving.trace is not None:
-            load = load.model_copy(update={"trace": read_text(serving.trace)})
+        pools = read_serving_configuration(configuration)
         fitted = None if serving.calibration is None else read_calibration(serving.calibration)
         with naming(f"{workload}, {configuration}"):
             found = predict_serving_configuration(
                 snapshot, architecture, workload=load, configuration=pools, fitted=fitted
             )
     else:
-        found = remote_serving_prediction(
-            cluster, model, workload, configuration, serving.calibration, serving.trace
-        )
+        found = remote_serving_prediction(cluster, (model, load), configuration, serving.calibration)
     text = found.model_dump_json(indent=2)
     if output is not None:
         write_text(output, text + "\n")

@@ -46,6 +46,21 @@ def test_a_configuration_is_priced_at_once(client: TestClient) -> None:
     assert stored.json() == body
 
 
+def test_experts_are_placed_for_counts_in_the_workload(client: TestClient) -> None:
+    """Uneven ones slow the experts; those of another model are refused."""
+    times = []
+    for heavy in (1, 20):
+        routing = {"workloads": [{"name": "decode", "logical_count": [[heavy] * 5 + [1] * 123]}]}
+        body = _body(model="qwen3-30b-a3b", workload=WORKLOAD | {"routing": routing})
+        answer = client.post(PREDICTIONS, json=body | {"configuration": {"worker": {"tensor": 4, "expert": 4}}})
+        assert answer.status_code == 200, answer.text
+        times.append(answer.json()["decode_step"]["experts_ms"])
+    assert times[0] < times[1]
+    refused = client.post(PREDICTIONS, json=body | {"model": "llama-3.1-8b"})
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["field"].startswith("workload.routing"), refused.text
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [

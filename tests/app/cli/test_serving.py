@@ -96,6 +96,35 @@ def test_a_trace_takes_the_place_of_lengths_and_load(tmp_path: Path, capsys: pyt
     assert "input_tokens: stands beside a trace" in capsys.readouterr().err
 
 
+def test_experts_are_placed_for_counts_of_the_router(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Uneven counts slow the experts, copies give some of it back; options of training are refused."""
+    counts = tmp_path / "decode.json"
+    counts.write_text(json.dumps([[20] * 5 + [1] * 123] * 2))
+    words = [*_predict(tmp_path, model="qwen3-30b-a3b", workers="worker: {tensor: 4, expert: 4}\n"), "--json"]
+    even, uneven, copied = (
+        _experts_ms([*words, *more], capsys)
+        for more in (
+            ["--redundant", "124", "--routing", str(_even(tmp_path))],
+            ["--routing", str(counts)],
+            ["--routing", str(counts), "--redundant", "124"],
+        )
+    )
+    assert even < copied < uneven
+    for option in (["--routing-weight", "decode=2"], ["--keep-expert-order"]):
+        assert main([*words, "--routing", str(counts), *option]) == 2
+        assert f"{option[0]}: belongs to training" in capsys.readouterr().err
+
+
+def _even(folder: Path) -> Path:
+    (folder / "even.json").write_text(json.dumps([[1] * 128] * 2))
+    return folder / "even.json"
+
+
+def _experts_ms(command: list[str], capsys: pytest.CaptureFixture[str]) -> float:
+    assert main(command) == 0
+    return float(json.loads(capsys.readouterr().out)["decode_step"]["experts_ms"])
+
+
 def test_split_pools_take_nodes_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each pool has its memory."""
     workers = "prefill: {tensor: 4}\ndecode: {tensor: 2, replicas: 2}\n"
