@@ -23,7 +23,7 @@ from solver.placement.bounds import placement_bound_s
 from solver.placement.build import build_placement
 from solver.placement.fabric import Fabric
 from solver.placement.first_assignment import first_assignment
-from solver.placement.local_search import Found, pairs_per_move, search_placement
+from solver.placement.local_search import Found, bad_nodes_together, pairs_per_move, search_placement
 from solver.placement.problem import PlacementProblem
 from solver.placement.program import branch, relax
 from solver.placement.site import on_site
@@ -113,7 +113,7 @@ def place(
     Without one the candidate has no placement, and where it is proven that there is none, an infinite bound.
     """
     placement = candidate.placement
-    found = _search(placement, None, options.seed, remaining_s)
+    found = _search(placement, bad_nodes_together(placement), options.seed, remaining_s)
     if found.violations:
         first = first_assignment(placement.arrays.rules, remaining_s=remaining_s())
         if first.assignment is None:

@@ -231,7 +231,7 @@ def _choices(
     wider: Sequence[tuple[int, int]],
 ) -> list[tuple[int, int, int, int, int, int, int]]:
     """Expert size, expert tensor size, sharding, rank order, group, least offload and exchange of one grid."""
-    taken = _filled_units(grid, wider)
+    taken, offloads = _filled_units(grid, wider), cache(partial(least_offload, workload))
     exchanges = exchange_codes(
         architecture, workload, tensor=grid.tensor, context=grid.context, together=gpus_per_node
     )
@@ -241,7 +241,7 @@ def _choices(
         if not any(_even(gpus, expert * cut) and gpus % cut == 0 for gpus in taken)
         for sharding in _shardings(architecture, workload, grid, expert * cut)
         for group in _sharding_groups(grid, workload, sharding, gpus_per_node)
-        for offload in least_offload(workload, SHARDING_CODES[sharding])
+        for offload in offloads(SHARDING_CODES[sharding])
         for order in _orders(grid, architecture, expert * cut, gpus_per_node)
         for exchange in exchanges
     ]

@@ -15,7 +15,7 @@ import numpy as np
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.model.flops import BACKWARD_TO_FORWARD, layer_forward_flops
 from cluster_models.training.mixed_lengths import Balance
-from cluster_models.training.workload import Objective
+from cluster_models.training.workload import Objective, TrainingWorkload
 from cluster_models.units import HOUR
 from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.costs.attended import least_step_tokens
@@ -125,9 +125,8 @@ def _distinct(*columns: IntArray) -> tuple[IntArray, IntArray, IntArray]:
 def family_floors(problem: PlanningProblem, fabric: Fabric, families: CandidateBatch) -> FloatArray:
     """(n,) objective that no member of each family beats.
 
-    Some rank works for at least the mean of all ranks, once a micro-batch.  The sum over all ranks does not depend
-    on how layers are spread, so that pipelines are priced as if they had two ranks; that can only make them
-    faster, for fewer GPUs straggle less and fewer transfers leave a domain.
+    The work of all ranks does not depend on how layers are spread, so that pipelines are priced as if they had two
+    ranks; that can only make them faster, for fewer GPUs straggle less and fewer transfers leave a domain.
     """
     floors = np.empty(len(families))
     problem = _evenly_dealt(problem)
@@ -146,11 +145,27 @@ def family_floors(problem: PlanningProblem, fabric: Fabric, families: CandidateB
                 batch, pipeline=np.full(len(own), ranks, dtype=np.int64), schedule=np.zeros_like(batch.schedule)
             )
             costs = costs_of(problem, fabric, short, layers, kinds)
-            work_s = (costs.forward_s + costs.backward_s).sum(axis=1) / batch.pipeline
+            work_s = (costs.forward_s + costs.backward_s).sum(axis=1)
             gpus = batch.tensor * batch.context * batch.data * batch.pipeline
             weight = _weight(problem.workload.objective, fabric.gpu, gpus)
-            floors[own] = work_s * micro_batches_of(batch, problem.workload) * weight
+            mean_s = work_s / batch.pipeline * micro_batches_of(batch, problem.workload)
+            floors[own] = mean_s * least_waits(problem.workload, batch) * weight
     return floors
+
+
+def least_waits(workload: TrainingWorkload, families: CandidateBatch) -> FloatArray:
+    """(n,) how many times as long as the mean work of a rank in its ``m`` micro-batches a step takes at least.
+
+    Some of the P ranks works as long as the mean.  Without virtual stages and with backward passes in one piece
+    rank s also waits for a forward pass of each rank before it, and they for its last backward pass: a step takes
+    T >= m w_s + sum of w_t over t < s.  Ranks whose work falls by 1 - 1/m from each to the next meet all of that
+    with equality, and no other shares of the same work allow a lower T.
+    """
+    if any(each.splits_backward for each in {*workload.schedule} & {*workload.framework.schedules}):
+        return np.ones(len(families))
+    share = 1.0 / micro_batches_of(families, workload)
+    piped = families.pipeline * share / (1.0 - (1.0 - share) ** families.pipeline)
+    return np.where(families.virtual_pipeline == 1, piped, 1.0)
 
 
 def _evenly_dealt(problem: PlanningProblem) -> PlanningProblem:

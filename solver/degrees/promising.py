@@ -7,16 +7,17 @@ dearer and higher than the one before:
 * of a world, the arithmetic of all matrix products at the best rate of its GPUs;
 * of candidates that share their grid and shardings, the memory that they hold whatever else they do;
 * of a family, candidates that differ in their schedule and their several virtual stages alone, its work spread
-  evenly over ranks.
+  over ranks as its pipeline takes it fastest.
 
 Families are priced the lowest floor first, too, so that the next one's holds for all that is left when time is up.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -25,7 +26,16 @@ from cluster_models.training.schedules import PipelineSchedule
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.costs.recomputation import RecomputePolicies
 from solver.degrees.enumeration import Enumeration, joined_batches, worlds_of
-from solver.degrees.floors import World, family_floors, family_sizes, mixed_floor, other_members, too_large, worlds
+from solver.degrees.floors import (
+    World,
+    family_floors,
+    family_sizes,
+    least_waits,
+    mixed_floor,
+    other_members,
+    too_large,
+    worlds,
+)
 from solver.degrees.layout import chunk_layers
 from solver.degrees.memory_mixes import levels_of, with_mix
 from solver.degrees.mix_choice import Tried
@@ -50,11 +60,19 @@ WHOLE: Final = 20_000
 BLOCK: Final = 20_000
 """Candidates of a fabric, of one world or several, from which on they are priced: few at once cost as much."""
 SLICE: Final = 100_000
-"""Candidates of a block that are priced between two looks at limit and clock."""
+"""Candidates of a block that are priced between two looks at limit and clock, fewer while there is no limit."""
 
 Limit = Callable[[PricedCandidates], float]
 """An objective that the best plan surely does not exceed, from candidates priced so far; ``inf`` where none is."""
 IsTimeUp = Callable[[], bool]
+
+
+class _Near(NamedTuple):
+    """Families that their ``floors`` (n,) do not rule out, and (n,) how many candidates each has."""
+
+    families: CandidateBatch
+    sizes: IntArray
+    floors: FloatArray
 
 
 @dataclass(slots=True)
@@ -62,7 +80,7 @@ class _Pricing:
     """State of the pricing so far.
 
     ``limit`` is the objective from which on candidates are left out, ``inf`` until one is known; it is worked out
-    when ``asks_at`` candidates are ``looked_at``.
+    when ``asks_at`` candidates are ``looked_at``.  ``near``: by fabric, families that wait for their prices.
     """
 
     problem: PlanningProblem
@@ -78,6 +96,7 @@ class _Pricing:
     unpriced: int = 0
     worlds: int = 0
     bound: float = np.inf
+    near: dict[int, list[_Near]] = field(default_factory=lambda: defaultdict(list))
 
     def prune(self, count: int, floor: float) -> None:
         """``count`` candidates are ruled out by their ``floor``."""
@@ -159,8 +178,10 @@ def price_promising(
         if sum(families.count for families in own) >= BLOCK:
             _price_block(pricing, own)
             own.clear()
-    for own in waiting:
+    for index, own in enumerate(waiting):
         _price_block(pricing, own)
+        if pricing.near[index]:
+            _price_near(pricing, index)
     for index, fabric in enumerate(fabrics):
         if fabric.is_mixed:
             _price_mixed(pricing, index, fabric)
@@ -257,12 +278,30 @@ def _price_open(pricing: _Pricing, block: Sequence[Families]) -> None:
     index = block[0].world.fabric
     fabric = pricing.fabrics[index]
     every, sizes = joined_batches([each.batch for each in block]), np.concatenate([each.sizes for each in block])
+    rough = np.concatenate([np.full(len(each.batch), each.world.floor) for each in block])
+    near = rough * least_waits(pricing.problem.workload, every) < pricing.limit
+    pricing.prune(int(sizes[~near].sum()), pricing.limit)
+    every, sizes = every.take(near), sizes[near]
     holds = ~too_large(pricing.problem, fabric.gpu, every)
     pricing.infeasible += int(sizes[~holds].sum())
     every, sizes = every.take(holds), sizes[holds]
     floors = family_floors(pricing.problem, fabric, every)
+    near = floors < pricing.limit
+    pricing.prune(int(sizes[~near].sum()), pricing.limit)
+    pricing.near[index].append(_Near(every.take(near), sizes[near], floors[near]))
+    if np.isinf(pricing.limit) or sum(len(each.floors) for each in pricing.near[index]) >= BLOCK:
+        _price_near(pricing, index)
+
+
+def _price_near(pricing: _Pricing, index: int) -> None:
+    """Price what floors did not rule out on a fabric, the lowest floor first."""
+    near = pricing.near[index]
+    every, sizes = joined_batches([each.families for each in near]), np.concatenate([each.sizes for each in near])
+    floors = np.concatenate([each.floors for each in near])
+    near.clear()
     order = np.argsort(floors, kind="stable")
-    slices = np.searchsorted(np.cumsum(sizes[order]), np.arange(SLICE, sizes.sum(), SLICE))
+    most = SLICE if np.isfinite(pricing.limit) else 2 * WHOLE
+    slices = np.searchsorted(np.cumsum(sizes[order]), np.arange(most, sizes.sum(), most))
     for rows in np.split(order, slices):
         pricing.settle()
         if not len(rows):

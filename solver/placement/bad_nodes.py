@@ -1,16 +1,17 @@
 """A bound by the nodes that cannot be left out: some ranks compute, send and reduce no better than bad nodes can.
 
 The worst ``n`` nodes, less the spare ones, fill at least as many ranks as it takes to hold them; the bound takes
-the ranks where that hurts least.
+the ranks where that hurts least, before the optimizer step and in the gather after it together.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from solver.candidates import BoolArray, FloatArray, IntArray
+from solver.compiled import Arrays
 from solver.placement.least_inputs import between_slots, distinct, last_ends
 from solver.placement.problem import PlacementProblem
 
@@ -18,63 +19,76 @@ MOST_BAD_RANKS: Final = 4
 """Ranks of bad nodes that are looked for at most: the first two tell nearly all."""
 
 
-def bad_nodes_bound_s(
-    problem: PlacementProblem, duration_s: FloatArray, delay_s: FloatArray, reduce: FloatArray
-) -> float:
-    """Seconds before which the last reduction cannot end, on nodes of a bad kind where there must be some.
+class Least(NamedTuple):
+    """The least durations (R, E, C), delays (R, 2, P), exposed rings (P,), and end of the last reduction."""
 
-    ``duration_s``, ``delay_s`` and ``reduce`` (P,) are the least there can be; every slot belongs to a rank.
-    """
+    duration_s: FloatArray
+    delay_s: FloatArray
+    reduce_s: FloatArray
+    gather_s: FloatArray
+    last_s: float
+
+
+def bad_nodes_bound_s(problem: PlacementProblem, least: Least) -> float:
+    """Seconds that no step beats, on nodes of a bad kind where there must be some; every slot belongs to a rank."""
     arrays = problem.arrays
     fullest = max(len(np.unique(slots[slots >= 0])) for slots in arrays.cell_slots.swapaxes(0, 1))
-    spare, stages = problem.nodes - problem.slots, delay_s.shape[-1]
+    spare, stages = problem.nodes - problem.slots, least.delay_s.shape[-1]
     bound, seen = 0.0, set[bytes]()
-    for order in _worst_first(problem):
+    for order in worst_first(problem):
         for ranks in range(1, min(stages, MOST_BAD_RANKS) + 1):
             bad = np.sort(order[: spare + fullest * (ranks - 1) + 1])
             if len(bad) == problem.nodes > 1 or bad.tobytes() in seen:
                 continue
             seen.add(bad.tobytes())
-            hurt = _with_one_of(problem, duration_s, delay_s, reduce, bad)
-            bound = max(bound, float(np.sort(hurt)[ranks - 1]))
+            bound = max(bound, _least_step_s(*_with_one_of(problem, least, bad), ranks))
     return bound
 
 
-def _worst_first(problem: PlacementProblem) -> tuple[IntArray, IntArray]:
+def _least_step_s(last_s: FloatArray, tail_s: FloatArray, ranks: int) -> float:
+    """The least sum of the longest ``last_s`` (P,) and the longest ``tail_s`` (P,) of any so many ``ranks``."""
+    order = np.argsort(tail_s)
+    return min(
+        float(np.sort(last_s[order[:count]])[ranks - 1] + tail_s[order[count - 1]])
+        for count in range(ranks, len(order) + 1)
+    )
+
+
+def worst_first(problem: PlacementProblem) -> tuple[IntArray, IntArray]:
     """The nodes by how slowly they compute, and by their links."""
     slowdown = problem.arrays.slowdown
     link_s = np.maximum(*_links_of(problem.arrays.hop_s, np.arange(problem.nodes)))
     return np.lexsort((link_s, slowdown))[::-1], np.lexsort((slowdown, link_s))[::-1]
 
 
-def _with_one_of(
-    problem: PlacementProblem, duration_s: FloatArray, delay_s: FloatArray, reduce: FloatArray, bad: IntArray
-) -> FloatArray:
-    """(P,) last reduction, over all ranks, when a slot of each rank in turn sits on one of the ``bad`` nodes.
+def _with_one_of(problem: PlacementProblem, least: Least, bad: IntArray) -> tuple[FloatArray, FloatArray]:
+    """(P,) last reduction and longest tail when a slot of each rank in turn sits on one of the ``bad`` nodes.
 
-    It is 0 where that changes nothing.  Only compute slows down, not the traffic that ``duration_s`` also holds.
+    Only compute slows down, not the traffic that ``least.duration_s`` also holds.
     """
-    arrays, stages = problem.arrays, delay_s.shape[-1]
+    arrays, stages = problem.arrays, least.delay_s.shape[-1]
     longer_s = arrays.duration_s * (float(arrays.slowdown[bad].min()) - arrays.slowdown.min())
     into_s, out_s = (float(each.min()) for each in _links_of(arrays.hop_s, bad))
-    own_s = np.maximum(reduce, [_least_ring_of(problem, stage, bad) for stage in range(stages)])
-    least = np.full(stages, np.inf)
-    for replica in distinct(duration_s, delay_s):
+    covered = _covered(problem)
+    own_s = _rings_on(bad, covered, arrays, arrays.reduce_s, arrays.reduce_local_s) - arrays.reduce_hidden_s
+    gather_s = _rings_on(bad, covered, arrays, arrays.gather_s, arrays.gather_local_s) - arrays.gather_hidden_s
+    tail_s = arrays.optimizer_s + np.maximum(least.gather_s, gather_s)
+    last_s = np.full(stages, np.inf)
+    for replica in distinct(least.duration_s, least.delay_s):
+        duration_s, delay_s = least.duration_s[replica], least.delay_s[replica]
         sends, hears = _every_slot_linked(problem, int(replica))
         for stage in range(stages):
-            slowed, later, reduced = duration_s[replica].copy(), delay_s[replica].copy(), reduce.copy()
+            slowed, later, reduced = duration_s.copy(), delay_s.copy(), least.reduce_s.copy()
             slowed[:, stage::stages] += longer_s[:, stage::stages]
             before, after = (stage - 1) % stages, (stage + 1) % stages
             later[:, stage] = np.maximum(later[:, stage], np.where(sends[:, stage], out_s, 0.0))
             later[0, before] = max(later[0, before], into_s if hears[0, before] else 0.0)
             later[1, after] = max(later[1, after], into_s if hears[1, after] else 0.0)
-            reduced[stage] = own_s[stage]
-            if longer_s.any() or (later > delay_s[replica]).any() or (reduced > reduce).any():
-                ends = last_ends(problem, slowed, later)
-                least[stage] = min(least[stage], float((ends + reduced).max()))
-            else:
-                least[stage] = 0.0
-    return least
+            reduced[stage] = max(reduced[stage], own_s[stage])
+            changed = longer_s.any() or (later > delay_s).any() or (reduced > least.reduce_s).any()
+            end_s = float((last_ends(problem, slowed, later) + reduced).max()) if changed else least.last_s
+            last_s[stage] = min(last_s[stage], end_s)
+    return last_s, np.maximum(tail_s, float((arrays.optimizer_s + least.gather_s).max()))
 
 
 def _links_of(between_s: FloatArray, nodes: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -85,18 +99,25 @@ def _links_of(between_s: FloatArray, nodes: IntArray) -> tuple[FloatArray, Float
     return into.min(axis=0), out.min(axis=1)
 
 
-def _least_ring_of(problem: PlacementProblem, stage: int, nodes: IntArray) -> float:
-    """Least exposed reduction of a rank one of whose slots sits on one of ``nodes``."""
-    arrays = problem.arrays
-    slots = np.unique(arrays.cell_slots[:, stage])
-    total = -float(arrays.reduce_hidden_s[stage])
-    for kind, pairs in enumerate(arrays.ring_pairs[:, stage]):
-        crossing = pairs[between_slots(pairs)]
-        covered = all(np.isin(slots, ends).all() for ends in crossing.T)
-        matrix = arrays.reduce_s[arrays.ring_times[kind, stage]]
-        own = float(np.maximum(*_links_of(matrix, nodes)).min()) if covered else 0.0
-        total += max(float(arrays.reduce_local_s[kind, stage]), own)
-    return total
+def _covered(problem: PlacementProblem) -> BoolArray:
+    """(Y, P) whether links of the rings of a kind lead to each slot of a rank, and from it."""
+    pairs = problem.arrays.ring_pairs
+    found = np.empty(pairs.shape[:2], dtype=np.bool_)
+    for stage in range(pairs.shape[1]):
+        slots = np.unique(problem.arrays.cell_slots[:, stage])
+        for kind in range(len(pairs)):
+            crossing = pairs[kind, stage][between_slots(pairs[kind, stage])]
+            found[kind, stage] = all(np.isin(slots, ends).all() for ends in crossing.T)
+    return found
+
+
+def _rings_on(
+    nodes: IntArray, covered: BoolArray, arrays: Arrays, between_s: FloatArray, local_s: FloatArray
+) -> FloatArray:
+    """(P,) least seconds of the rings of each rank one of whose slots sits on one of ``nodes``."""
+    own_s = np.array([np.maximum(*_links_of(matrix, nodes)).min() for matrix in between_s])
+    seconds: FloatArray = np.maximum(local_s, np.where(covered, own_s[arrays.ring_times], 0.0)).sum(axis=0)
+    return seconds
 
 
 def _every_slot_linked(problem: PlacementProblem, replica: int) -> tuple[BoolArray, BoolArray]:

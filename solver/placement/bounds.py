@@ -17,7 +17,7 @@ import numpy as np
 import scipy
 
 from solver.candidates import BoolArray, FloatArray, IntArray
-from solver.placement.bad_nodes import bad_nodes_bound_s
+from solver.placement.bad_nodes import Least, bad_nodes_bound_s
 from solver.placement.least_inputs import between_slots, distinct, last_ends, least_inputs
 from solver.placement.problem import PlacementProblem
 from solver.placement.unavoidable_links import across, merges, parts_below
@@ -35,10 +35,11 @@ def placement_bound_s(problem: PlacementProblem) -> float:
     tail = float((arrays.optimizer_s + gather).max())
     duration_s, delay_s = least_inputs(problem)
     ends = np.max([last_ends(problem, duration_s[r], delay_s[r]) for r in distinct(duration_s, delay_s)], axis=0)
-    bound = float((ends + reduce).max())
+    last = float((ends + reduce).max())
+    bound = max(last, _with_parts(problem, duration_s, delay_s, ends, reduce)) + tail
     if problem.nodes > 1 and len(np.unique(arrays.cell_slots[arrays.cell_slots >= 0])) == problem.slots:
-        bound = max(bound, bad_nodes_bound_s(problem, duration_s, delay_s, reduce))
-    return max(bound, _with_parts(problem, duration_s, delay_s, ends, reduce)) + tail
+        bound = max(bound, bad_nodes_bound_s(problem, Least(duration_s, delay_s, reduce, gather, last)))
+    return bound
 
 
 def least_rings(problem: PlacementProblem) -> tuple[FloatArray, FloatArray]:

@@ -130,10 +130,14 @@ def _rings(
     def local_s(payload: float, ranks: int, members: int, gpu: int) -> float:
         return fabric.local_ring_s(payload, members, gpu) if payload and ranks > 1 else 0.0
 
-    def crossing_s(payload: float, ranks: int, members: int, ring_nodes: int, gpu: int) -> FloatArray:
-        if payload and ranks > 1 and ring_nodes > 1:
-            return fabric.ring_s(payload, ranks=ranks, members=members, ring_nodes=ring_nodes, kind=gpu)
-        return np.zeros((fabric.nodes, fabric.nodes))
+    def crossing_s(payloads: Sequence[float], passes: float) -> FloatArray:
+        """(M, N, N) seconds of ``payloads``, one for each of ``matrices``, written once, for they are large."""
+        seconds = np.zeros((len(matrices), fabric.nodes, fabric.nodes))
+        for own, payload, (_, _, ranks, members, ring_nodes, gpu) in zip(seconds, payloads, matrices, strict=True):
+            if payload and ranks > 1 and ring_nodes > 1:
+                ring = fabric.ring_s(payload, ranks=ranks, members=members, ring_nodes=ring_nodes, kind=gpu)
+                np.multiply(passes, ring, out=own)
+        return seconds
 
     matrices: dict[tuple[float, float, int, int, int, int], int] = {}
     times = np.empty((2, degrees.pipeline), dtype=np.int64)
@@ -148,8 +152,8 @@ def _rings(
             gather_local_s[kind, stage] = gather_passes * local_s(gather, ranks, min(together, most), gpu)
     return _Rings(
         times,
-        np.stack([reduce_passes * crossing_s(reduce, *rest) for reduce, _, *rest in matrices]),
-        np.stack([gather_passes * crossing_s(gather, *rest) for _, gather, *rest in matrices]),
+        crossing_s([reduce for reduce, *_ in matrices], reduce_passes),
+        crossing_s([gather for _, gather, *_ in matrices], gather_passes),
         reduce_local_s,
         gather_local_s,
     )

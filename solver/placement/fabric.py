@@ -55,6 +55,8 @@ class Fabric:
     domain_shares: tuple[float, ...]
     wider: tuple[tuple[int, int], ...] = ()
     _latency: list[float] = field(default_factory=list, init=False)
+    _least_latency: list[float] = field(default_factory=list, init=False)
+    _latencies: list[FloatArray] = field(default_factory=list, init=False)
     _pairs: list[IntArray] = field(default_factory=list, init=False)
     _hops: dict[float, FloatArray] = field(default_factory=dict, init=False)
     _curves: list[FloatArray] = field(default_factory=list, init=False)
@@ -89,15 +91,16 @@ class Fabric:
     @property
     def latency_s(self) -> float:
         """The least latency of a transfer between two nodes; 0 where there is a single one."""
-        latencies = self.links.latency_s[self.links.latency_s > 0.0]
-        return float(latencies.min(initial=np.inf)) if latencies.size else 0.0
+        if not self._least_latency:
+            latencies = self.links.latency_s[self.links.latency_s > 0.0]
+            self._least_latency.append(float(latencies.min(initial=np.inf)) if latencies.size else 0.0)
+        return self._least_latency[0]
 
     @property
     def network_latency_s(self) -> float:
         """The median latency of a transfer between two units; 0 where there is a single one."""
         if not self._latency:
-            nodes = self.members.ravel()
-            between = self._pooled(self.links.latency_s[np.ix_(nodes, nodes)])[~np.eye(self.nodes, dtype=np.bool_)]
+            between = self._latencies_s()[~np.eye(self.nodes, dtype=np.bool_)]
             self._latency.append(float(np.median(between)) if between.size else 0.0)
         return self._latency[0]
 
@@ -139,9 +142,14 @@ class Fabric:
         hop = self.hop_s(message_bytes)
         if not math.isfinite(window.nbytes):
             return hop
-        nodes = self.members.ravel()
-        latency = self._pooled(self.links.latency_s[np.ix_(nodes, nodes)])
-        return window.limited_s(hop, message_bytes, latency, hidden_s)
+        return window.limited_s(hop, message_bytes, self._latencies_s(), hidden_s)
+
+    def _latencies_s(self) -> FloatArray:
+        """(N, N) the latency of a transfer between two units."""
+        if not self._latencies:
+            nodes = self.members.ravel()
+            self._latencies.append(self._pooled(self.links.latency_s[np.ix_(nodes, nodes)]))
+        return self._latencies[0]
 
     def _pair_kinds(self) -> IntArray:
         """(N u, N u) columns of ``times`` for the pairs of nodes, unit by unit: the end with more flows counts."""
@@ -232,9 +240,9 @@ class Fabric:
         """
         share = (ranks - 1) / ranks
         hop = self.hop_s(payload_bytes * share / members)
-        nodes = self.members.ravel()
-        start_up = self._pooled(self.links.latency_s[np.ix_(nodes, nodes)]) * max(0, ring_nodes - 2)
-        return np.maximum(hop + start_up, self.local_ring_s(payload_bytes, members, kind))
+        seconds = self._latencies_s() * max(0, ring_nodes - 2)
+        seconds += hop
+        return np.maximum(seconds, self.local_ring_s(payload_bytes, members, kind), out=seconds)
 
     def local_ring_s(self, payload_bytes: float, members: int, kind: int = 0) -> float:
         """Seconds of a reduce-scatter or all-gather among ``members`` GPUs of one unit of ``kind``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import cycle
 from typing import Final, NamedTuple
@@ -13,7 +13,8 @@ from solver.candidates import FloatArray, IntArray
 from solver.compiled import step_seconds, violations
 from solver.compiled_chains import chain_orders
 from solver.compiled_search import anneal_round
-from solver.placement.problem import PlacementProblem
+from solver.placement.bad_nodes import MOST_BAD_RANKS, worst_first
+from solver.placement.problem import NO_SLOT, PlacementProblem
 from solver.placement.search_tables import both_ways_s, search_state, search_tables
 from solver.search_types import State, Tables
 
@@ -96,6 +97,28 @@ def search_placement(
     assignment = order[: problem.slots].copy()
     broken, step_s = _judged(problem, assignment)
     return Found(assignment, step_s, broken)
+
+
+def bad_nodes_together(problem: PlacementProblem) -> IntArray:
+    """An assignment (K,): the worst nodes on the ranks that lose least by them, all others along the best chain.
+
+    Which ranks these are is told by filling each in turn; as many are filled as the step is shortest with.
+    """
+    chain, worst = _known(problem).order, worst_first(problem)[0]
+    cells, spare = problem.arrays.cell_slots.swapaxes(0, 1), problem.nodes - problem.slots
+
+    def filled(ranks: Sequence[int]) -> IntArray:
+        slots = np.setdiff1d(cells[ranks], NO_SLOT)
+        bad = worst[: spare + len(slots)]
+        others = chain[~np.isin(chain, bad)]
+        result = np.empty(problem.slots, dtype=np.int64)
+        result[slots] = bad[spare:]
+        result[np.setdiff1d(np.arange(problem.slots), slots)] = others
+        return result
+
+    ranks = sorted(range(len(cells)), key=lambda rank: _judged(problem, filled([rank])))
+    tried = [chain[: problem.slots], *(filled(ranks[:count]) for count in range(1, MOST_BAD_RANKS + 1))]
+    return min(tried, key=lambda assignment: _judged(problem, assignment))
 
 
 def _judged(problem: PlacementProblem, order: IntArray) -> tuple[int, float]:

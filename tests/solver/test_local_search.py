@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 from random import Random
 
@@ -10,9 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.placement_grid import Training, grid_problem
 from solver.compiled import step_seconds, violations
 from solver.compiled_search import anneal_round
-from solver.placement.local_search import _gathered, improve_placement, pairs_per_move, search_placement
+from solver.placement.local_search import (
+    _gathered,
+    bad_nodes_together,
+    improve_placement,
+    pairs_per_move,
+    search_placement,
+)
 from solver.placement.problem import PlacementProblem, placed_times
 from solver.placement.search_tables import search_state, search_tables
 from tests.solver.placement_cases import placement_problems
@@ -45,6 +53,32 @@ def test_after_any_moves_the_books_are_those_of_a_fresh_start(
     best = state.best[: problem.slots]
     assert state.scores[3] == violations(best, problem.arrays.rules)
     assert state.scores[4] == pytest.approx(step_seconds(best, problem.arrays)[0])
+
+
+@given(placement_problems())
+@settings(max_examples=30)
+def test_bad_nodes_together_are_an_assignment_as_good_as_the_best_chain(problem: PlacementProblem) -> None:
+    """Of different nodes, whatever slots the ranks share."""
+    start = bad_nodes_together(problem)
+    assert len(set(start.tolist())) == problem.slots
+    broken, step_s = violations(start, problem.arrays.rules), step_seconds(start, problem.arrays)[0]
+    chain = search_placement(problem, moves=0, seed=0)
+    assert (broken, step_s) <= (chain.violations, chain.step_s)
+
+
+def test_bad_nodes_start_on_the_rank_with_least_to_do() -> None:
+    """Four of sixteen nodes compute slowly: two are spare, and the others serve the rank whose layers are few."""
+    training = Training(
+        2, 7, forward_s=0.03, backward_s=0.06, activation_bytes=1e6, gradient_bytes=1e6, micro_batches=9
+    )
+    problem = grid_problem(np.full((16, 16), 46e9), training)
+    work, slowdown = np.ones(7), np.ones(16)
+    work[4], slowdown[[2, 9, 11, 14]] = 0.5, 1.3
+    arrays = problem.arrays._replace(duration_s=problem.arrays.duration_s * work, slowdown=slowdown)
+    start = bad_nodes_together(replace(problem, arrays=arrays))
+    own = start[np.unique(arrays.cell_slots[:, 4])]
+    assert len(set(start.tolist()) & {2, 9, 11, 14}) == 2
+    assert set(own.tolist()) < {2, 9, 11, 14}
 
 
 @given(placement_problems(), st.integers(0, 2**32 - 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations, product
 
 import numpy as np
@@ -129,6 +130,22 @@ def test_a_node_that_must_be_used_brings_its_own_links() -> None:
     )
     problem = grid_problem(links, training)
     found = search_placement(problem, moves=2_000, seed=0)
+    assert 0.999 * found.step_s < placement_bound_s(problem) <= found.step_s
+
+
+def test_a_node_that_must_be_used_is_in_some_gather() -> None:
+    """Its links hold up no reduction here and hardly a transfer, but the gather that follows the optimizer step."""
+    links = np.full((8, 8), 46e9)
+    links[3], links[:, 3] = 4.6e9, 4.6e9
+    training = Training(
+        4, 2, forward_s=0.03, backward_s=0.06, activation_bytes=1e3, gradient_bytes=2e9, micro_batches=8
+    )
+    problem = grid_problem(links, training)
+    reducing = problem.arrays
+    gathering = reducing._replace(reduce_s=np.zeros_like(reducing.reduce_s), gather_s=reducing.reduce_s)
+    problem = replace(problem, arrays=gathering)
+    found = search_placement(problem, moves=2_000, seed=0)
+    assert found.step_s > 1.0
     assert 0.999 * found.step_s < placement_bound_s(problem) <= found.step_s
 
 
