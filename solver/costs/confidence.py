@@ -2,7 +2,7 @@
 
 The errors of a family are those of runs predicted without their like: without their model, sweep and source where
 framework and GPU kind are known, without all runs of the framework for one that is new, and so on
-(``python -m benchmarks.fit``).  Runs of one source err together, so they count as fewer.  An interval widens with
+(``python -m benchmarks.fit``).  Runs of one unit err together, so each unit counts once.  An interval widens with
 every doubling by which a configuration lies outside of what its family covers, and under a framework that nobody
 measured with every doubling by which its step is farther from its matrix products than usual, upwards: overheads
 that nobody knew of make steps longer.
@@ -41,7 +41,7 @@ OWN_RUNS: Final = "own runs, drawn towards "
 
 
 class Novelty(StrEnum):
-    """Parts of a configuration that were never measured; each value names the families that speak for it."""
+    """Parts of a configuration that were never measured; each value names the family that speaks for it."""
 
     MODEL = "a model or cluster of which no run was measured"
     PAIR = "a framework generation on a GPU kind on which no run of it was measured"
@@ -114,9 +114,9 @@ def choices_of(subject: Subject) -> dict[str, str]:
 
 def family_names(subject: Subject, novelty: Novelty = Novelty.MODEL) -> tuple[str, ...]:
     """The families that a run belongs to, narrowest first; one of a described framework has no like among ours."""
-    models = "sparse models" if subject.architecture.experts else "dense models"
     if novelty is not Novelty.MODEL:
-        return f"{novelty}, {models}", str(novelty)
+        return (str(novelty),)
+    models = "sparse models" if subject.architecture.experts else "dense models"
     kind, framework = kind_family(subject.gpu), subject.workload.framework
     measured = framework.calibrated_as
     every = f"every {product_of(measured)} on {kind}, {models}"

@@ -1,8 +1,10 @@
 """Errors of measured runs by family: what ``solver.costs.confidence`` reads.
 
-Runs of one unit (a model, a framework, ...) err together, so n of them are worth n / (1 + (n - 1) rho) independent
-ones, rho being the intraclass correlation of their errors (Kish 1965, Survey Sampling: the design effect), and
-weigh accordingly: a quantile then holds for a unit never seen.
+Runs of one unit (a model, a framework, ...) err together, and the next run is of a unit never seen: quantiles are
+those of a run drawn at random from a unit drawn at random, every unit weighing the same however many runs it has
+(pooled distributions of two layers, Dunn, Wasserman and Ramdas 2023, JASA 118; Lee, Barber and Willett 2023).  They
+are set as if from n_eff independent errors: with the intraclass correlation rho a unit's mean of n has the variance
+rho + (1 - rho) / n, and n_eff is what makes that of the mean of all units (Kish 1965, Survey Sampling).
 """
 
 from __future__ import annotations
@@ -183,10 +185,11 @@ def per_overhead(predictions: Sequence[Judged], per_doubling: float) -> float:
 
 
 def independence(errors: FloatArray, units: Sequence[str], correlation: float | None = None) -> FloatArray:
-    """(r,) how many independent errors each is worth."""
+    """(r,) how many independent errors each is worth: those of every unit as many together."""
     rho = intraclass_correlation(errors, units) if correlation is None else correlation
-    _, member, sizes = np.unique(np.array(units), return_inverse=True, return_counts=True)
-    return np.asarray(1.0 / (1.0 + (sizes - 1) * rho), dtype=np.float64)[member]
+    names, member, sizes = np.unique(np.array(units), return_inverse=True, return_counts=True)
+    each = len(names) / (rho * len(names) + (1.0 - rho) * (1.0 / sizes).sum())
+    return np.asarray(each / sizes, dtype=np.float64)[member]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

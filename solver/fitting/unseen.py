@@ -70,8 +70,8 @@ def omissions_of(
 ) -> Mapping[Novelty, tuple[Omission, ...]]:
     """Omissions for each novelty; ``alike`` are labels of runs that err together: sweeps, sources.
 
-    A run is predicted without its model, sweep and source where others know its framework and GPU kind; what is
-    known by none other is no test of that novelty.
+    A run is predicted without its model, sweep and source where others know its framework and GPU kind.  A kind is
+    new only to runs of a framework that is known from another, and the reverse: what no other run knows is no test.
     """
     new = subjects_of(runs)
     kinds, frameworks, models = (new[each] for each in (Novelty.KIND, Novelty.FRAMEWORK, Novelty.MODEL))
@@ -87,10 +87,15 @@ def omissions_of(
         _add(found[Novelty.PAIR], rows, of_kind & of_framework, kinds, frameworks)
         unseen = frozenset({(Owner.GPU, str(kind)), (Owner.FRAMEWORK, str(framework))})
         found[Novelty.BOTH].append(Omission(rows, np.flatnonzero(of_kind | of_framework), unseen))
-    for novelty, owner in ((Novelty.FRAMEWORK, Owner.FRAMEWORK), (Novelty.KIND, Owner.GPU)):
+    for novelty, owner, others in (
+        (Novelty.FRAMEWORK, Owner.FRAMEWORK, kinds),
+        (Novelty.KIND, Owner.GPU, frameworks),
+    ):
         for rows in _together(new[novelty]):
             unseen = frozenset({(owner, str(new[novelty][rows[0]]))})
-            found[novelty].append(Omission(rows, rows, unseen))
+            tests = np.isin(others[rows], others[new[novelty] != new[novelty][rows[0]]])
+            if tests.any():
+                found[novelty].append(Omission(rows[tests], rows, unseen))
     return {novelty: tuple(each) for novelty, each in found.items()}
 
 

@@ -68,7 +68,7 @@ def test_own_runs_make_a_described_framework_known() -> None:
     asked = subject()
     asked = replace(asked, workload=replace(asked.workload, framework=ours()))
     sure = confidence_of(asked, 1.0, fitted("ours", 0.9))
-    assert sure.family == f"{OWN_RUNS}{Novelty.PAIR}, dense models"
+    assert sure.family == f"{OWN_RUNS}{Novelty.PAIR}"
     assert sure.runs == EXACT.runs
     assert not {"unmeasured_framework", "unmeasured_gpu_kind"} & set(codes(sure.outside))
 

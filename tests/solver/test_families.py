@@ -34,7 +34,7 @@ def held(units: int, each: int, *, between: float, within: float, seed: int = 0)
     ]
 
 
-def test_runs_that_err_together_correlate_and_count_as_few() -> None:
+def test_units_weigh_the_same_and_are_worth_more_errors_the_less_theirs_correlate() -> None:
     """Equal errors in a unit: a correlation of 1 and one independent run each; none: about as many as there are."""
     units = [str(i) for i in range(40) for _ in range(5)]
     random = np.random.default_rng(0)
@@ -43,6 +43,8 @@ def test_runs_that_err_together_correlate_and_count_as_few() -> None:
     assert intraclass_correlation(apart, units) < 0.1
     assert independence(together, units).sum() == pytest.approx(40.0)
     assert independence(apart, units).sum() > 140
+    uneven = independence(np.zeros(101), ["large"] * 100 + ["small"], correlation=0.1)
+    assert uneven[:100].sum() == pytest.approx(uneven[100])
 
 
 def test_generations_of_a_framework_err_together() -> None:
@@ -61,7 +63,7 @@ def test_a_large_unit_does_not_drown_the_others() -> None:
     """A hundred runs of one offset beside nine of others: the quantiles are those of ten units."""
     errors = np.concatenate([np.full(100, 0.5), np.linspace(-0.4, 0.4, 9)])
     units = ["large"] * 100 + [str(i) for i in range(9)]
-    spread = error_spread(errors, independence(errors, units, correlation=1.0))
+    spread = error_spread(errors, independence(errors, units, correlation=0.0))
     assert spread.p50 == pytest.approx(0.05, abs=0.06)
     assert spread.p10 < -0.35
 
