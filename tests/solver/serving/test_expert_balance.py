@@ -30,11 +30,17 @@ def _counts(name: str, seed: int) -> ExpertLoads:
 
 
 def test_experts_are_placed_by_hand() -> None:
-    """Selections 4, 2, 1, 1 on two ranks of two slots leave 5 and 3; of three slots, copies 4.33 and 3.67."""
+    """Selections 4, 2, 1, 1 on two ranks of two slots leave 5 and 3; of three, two copies of the hottest even them.
+
+    Of 6, 2, 1, 1, 1 with two copies of the hottest three ranks get 4, 4 and 3.
+    """
     uneven = [4.0, 2.0, 1.0, 1.0]
     assert routed_imbalance(_routing(("a", uneven)), "decode", 2, split=True) == pytest.approx(2 * 0.25)
-    copied = routed_imbalance(_routing(("a", uneven), redundant=2), "decode", 2, split=True)
-    assert copied == pytest.approx(2 * (13 / 12 - 1))
+    for redundant in (2, 4096):  # no rank has an expert twice, however many slots there are
+        copied = routed_imbalance(_routing(("a", uneven), redundant=redundant), "decode", 2, split=True)
+        assert copied == pytest.approx(0.0)
+    hot = _routing(("a", [6.0, 2.0, 1.0, 1.0, 1.0]), redundant=1)
+    assert routed_imbalance(hot, "decode", 3, split=True) == pytest.approx(1.5 * (12 / 11 - 1))
     assert routed_imbalance(_routing(("a", [1.0] * 4)), "prefill", 2, split=False) == 0.0
     assert routed_imbalance(_routing(("a", uneven)), "decode", 1, split=True) == 0.0
 
