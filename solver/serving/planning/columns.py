@@ -4,16 +4,15 @@ Letters: x prefill workers p, y decode workers d of a group, c requests in fligh
 
     min(x P[p], y D[d](b))  requests a second,    b <= c / y,  the memory of d and the limit on its tokens
 
-P: prompts a second of a worker whose steps are full; D(b) = b / (seconds of an answer beside b - 1 others), nothing
-lost between the phases.  With these and the duals of the relaxation the reduced cost of a group has a lower bound
-before anybody prices it; workers that take as many GPUs of as many islands are looked at together first.
+with P and D of ``bounds``.  With these and the duals of the relaxation the reduced cost of a group has a lower
+bound before anybody prices it; workers that take as many GPUs of as many islands are looked at together first.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -21,51 +20,27 @@ import numpy as np
 from cluster_models.serving.goal import ServedModel, ServingGoal, ServingMode
 from solver.candidates import BoolArray, IntArray
 from solver.serving.loads import FloatArray
+from solver.serving.planning.bounds import (
+    MARGIN,
+    MOST_REPLICAS,
+    Workers,
+    best_of,
+    joined_workers,
+    longest_wait_s,
+    rows_of,
+    worker_bounds,
+)
 from solver.serving.planning.groups import Group
 from solver.serving.planning.islands import Site
 from solver.serving.planning.offers import Priced, demand, gpu_cost, is_exact
-from solver.serving.planning.pricing import WorkerTable, loads_up_to
+from solver.serving.planning.pricing import loads_up_to
 from solver.serving.planning.program import Duals
 from solver.serving.planning.shapes import Shape
-from solver.serving.planning.splits import MOST_REPLICAS
 from solver.serving.planning.zones import Zone
-from solver.serving.rates import Rates
-from solver.serving.steady_state import decode_of, prefill_of
 
-HALVINGS: Final = 30
-MARGIN: Final = 1.01
-"""Bounds over what is priced: fixed points settle to within a thousandth, loads to a four-thousandth."""
-MEAN_BELOW: Final = 0.7
-"""Percentiles from this on are no less than the mean, of a skewed distribution as well."""
-KNOTS: Final = (0.1, 0.25, 0.5, 0.75, 1.0)
-"""Shares of the most sequences between which those that a rate needs are taken as straight."""
-LEAST: Final = 1e-9
 RATIOS: Final = tuple(
     (x, total - x) for total in range(2, MOST_REPLICAS + 1) for x in range(1, total) if math.gcd(x, total) == 1
 )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Workers:
-    """Workers (W,), or kinds of them at their best: GPUs in each of ``islands``, and bounds on what they answer.
-
-    ``answers`` (Y, L, W): of one among y decode workers, at each load; ``most`` and ``decoding`` sequences at once,
-    by memory and within the limits.  One that answers r a second decodes max_k (``fixed[k]`` + r ``each_s[k]``) at
-    most, (K, W): chords of a convex function.
-    """
-
-    islands: IntArray
-    slot: IntArray
-    prompts: FloatArray
-    answers: FloatArray
-    most: FloatArray
-    decoding: FloatArray
-    fixed: FloatArray
-    each_s: FloatArray
-
-    @property
-    def gpus(self) -> IntArray:
-        return self.islands * self.slot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,8 +57,8 @@ class Unpriced:
     loads: FloatArray
     wait_s: float
     shapes: tuple[Shape, ...]
-    workers: _Workers
-    kinds: _Workers
+    workers: Workers
+    kinds: Workers
     members: tuple[IntArray, ...]
 
     @property
@@ -101,13 +76,13 @@ def unpriced_of(
         return
     exact = is_exact(served, goal)
     loads = loads_up_to(served.workload.concurrency or 1.0) if exact else np.array([np.inf])
-    every = _bounds(table, loads)
+    every = worker_bounds(table, loads)
     for number, zone in enumerate(zones):
         shapes = [shape for at, shape in table.rows if at == number]
         rows = np.array([table.rows[number, shape] for shape in shapes], dtype=np.int64)
         if not len(rows):
             continue
-        workers = _of(every, rows)
+        workers = rows_of(every, rows)
         distinct, kind = np.unique(np.stack([workers.islands, workers.slot], axis=1), axis=0, return_inverse=True)
         members = tuple(np.flatnonzero(kind.ravel() == each) for each in range(len(distinct)))
         sizes = [len(site.islands[island].gpus) for island in zone.islands]
@@ -120,27 +95,12 @@ def unpriced_of(
             total=sum(sizes),
             largest=max(sizes),
             loads=loads,
-            wait_s=_longest_wait_s(served),
+            wait_s=longest_wait_s(served),
             shapes=tuple(shapes),
             workers=workers,
-            kinds=_joined([_best(_of(workers, own)) for own in members]),
+            kinds=joined_workers([best_of(rows_of(workers, own)) for own in members]),
             members=members,
         )
-
-
-def _of(workers: _Workers, rows: IntArray) -> _Workers:
-    return _Workers(*(getattr(workers, each.name)[..., rows] for each in fields(_Workers)))
-
-
-def _best(workers: _Workers) -> _Workers:
-    """One that is as good as the best of ``workers`` in everything."""
-    return _Workers(*(getattr(workers, each.name).max(axis=-1, keepdims=True) for each in fields(_Workers)))
-
-
-def _joined(workers: Sequence[_Workers]) -> _Workers:
-    return _Workers(
-        *(np.concatenate([getattr(each, field.name) for each in workers], axis=-1) for field in fields(_Workers))
-    )
 
 
 def groups_below(
@@ -183,7 +143,7 @@ def _pairs(
 ) -> list[tuple[float, Group]]:
     """Groups of prefill and decode workers of two kinds, with the bounds on their reduced costs."""
     prefill, decode = (unpriced.members[kind] for kind in kinds)
-    sides = _of(unpriced.workers, prefill), _of(unpriced.workers, decode)
+    sides = rows_of(unpriced.workers, prefill), rows_of(unpriced.workers, decode)
     worth = _worth(unpriced, *sides, ratio, duals, goal, near=near)
     found = []
     for i, j in zip(*np.nonzero(worth < below), strict=True):
@@ -196,8 +156,8 @@ def _pairs(
 
 def _worth(
     unpriced: Unpriced,
-    prefill: _Workers,
-    decode: _Workers,
+    prefill: Workers,
+    decode: Workers,
     ratio: tuple[int, int],
     duals: Duals,
     goal: ServingGoal,
@@ -234,7 +194,7 @@ def _worth(
     )
 
 
-def _goes(unpriced: Unpriced, prefill: _Workers, decode: _Workers, gpus: IntArray, *, near: bool) -> BoolArray:
+def _goes(unpriced: Unpriced, prefill: Workers, decode: Workers, gpus: IntArray, *, near: bool) -> BoolArray:
     """Which prefill (A,) and decode workers (B,) make a group: over several islands both take as many of each."""
     first, other = prefill.islands[:, np.newaxis] > 1, decode.islands > 1
     if near:
@@ -245,70 +205,3 @@ def _goes(unpriced: Unpriced, prefill: _Workers, decode: _Workers, gpus: IntArra
         other & ~first, slots[0] <= slots[1], True
     )
     return np.asarray(alike & (gpus <= unpriced.total))
-
-
-def _bounds(table: WorkerTable, loads: FloatArray) -> _Workers:
-    """All workers of the table (W,)."""
-    traffic, rates, prefill = table.arrays.traffic, table.split_rates, table.split_arrays.prefill
-    ranks, room = prefill.attention_data, np.maximum(traffic.chunk_tokens / traffic.new_tokens, 1.0)
-    full = prefill_of(prefill, rates, traffic, ranks, room).total_s
-    alone = prefill_of(prefill, rates, traffic, np.ones_like(ranks), np.ones_like(ranks)).total_s
-    first_s, token_s, whole_s = _limits_s(table.served)
-    in_time = table.fits & (alone + rates.request_s <= MARGIN * first_s)
-    longest_s = MARGIN * min(max(table.served.workload.output_tokens - 1.0, LEAST) * token_s, whole_s)
-    most = traffic.most_sequences
-    low, high = np.ones_like(most), most
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        within = _answer_s(table, rates, middle) <= longest_s
-        low, high = np.where(within, middle, low), np.where(within, high, middle)
-    able = table.fits & (_answer_s(table, rates, np.ones_like(most)) <= longest_s)
-
-    def answers(load: float) -> FloatArray:
-        own = np.minimum(load, high)
-        return np.asarray(able * MARGIN * own / _answer_s(table, rates, own))
-
-    knots = [np.maximum(share * high, 1.0) for share in KNOTS]
-    rising = [each / _answer_s(table, rates, each) for each in knots]
-    slopes = [_answer_s(table, rates, knots[0])]
-    slopes += [
-        (b - a) / np.maximum(s - r, LEAST) * (s > r)
-        for a, b, r, s in zip(knots, knots[1:], rising, rising[1:], strict=False)
-    ]
-    fixed = [
-        np.zeros_like(high),
-        *(b - slope * s for b, s, slope in zip(knots[1:], rising[1:], slopes[1:], strict=True)),
-    ]
-    return _Workers(
-        islands=np.array([shape.islands for _, shape in table.rows]),
-        slot=np.array([shape.slot for _, shape in table.rows]),
-        prompts=in_time * MARGIN * room * ranks * prefill.pipeline / full,
-        answers=np.array([[answers(load / y) for load in loads.tolist()] for y in range(1, MOST_REPLICAS)]),
-        most=most,
-        decoding=high,
-        fixed=np.array(fixed),
-        each_s=np.array(slopes),
-    )
-
-
-def _answer_s(table: WorkerTable, rates: Rates, sequences: FloatArray) -> FloatArray:
-    """Seconds from the first token to the last beside so many sequences, itself included (W,)."""
-    step = decode_of(table.split_arrays.decode, rates, table.arrays.traffic, np.maximum(sequences, 1.0)).total_s
-    outputs = max(table.served.workload.output_tokens - 1.0, LEAST)
-    return np.asarray(outputs * step / table.arrays.traffic.yields)
-
-
-def _limits_s(served: ServedModel) -> tuple[float, float, float]:
-    """Limits that hold for means as well, so that bounds may use them."""
-    workload = served.workload
-    share = workload.limit_percentile
-    if workload.is_mixed or (share is not None and share < MEAN_BELOW):
-        return math.inf, math.inf, math.inf
-    first, token, whole = workload.limits_s[:3]
-    return first, token, whole
-
-
-def _longest_wait_s(served: ServedModel) -> float:
-    """Mean seconds to the first token at most."""
-    first, _, whole = _limits_s(served)
-    return MARGIN * min(first, whole)

@@ -1,7 +1,7 @@
 """Groups of prefill and decode replicas that are tried first: which workers, and how many of each.
 
 Prefill should answer as fast as decoding asks: x prefill workers of rate p feed y decode workers of rate d where
-x p = y d.  The ratio x : y is taken next above and below d / p, at a light, a middling and a full load of decoding.
+x p = y d.  The ratio x : y is taken next above and below d / p, where p and d are the bounds of ``bounds``.
 """
 
 from __future__ import annotations
@@ -13,40 +13,32 @@ from typing import Final
 
 import numpy as np
 
-from solver.candidates import BoolArray, IntArray
-from solver.serving.cases import steady_of
+from solver.candidates import IntArray
 from solver.serving.loads import FloatArray
-from solver.serving.percentiles import limited_latencies
+from solver.serving.planning.bounds import MOST_REPLICAS, worker_bounds
 from solver.serving.planning.groups import Group
 from solver.serving.planning.islands import Site
-from solver.serving.planning.pricing import HALVINGS, WorkerTable
+from solver.serving.planning.pricing import WorkerTable
 from solver.serving.planning.shapes import Shape
-from solver.serving.steady_state import Steady
 
 MOST_SIDE: Final = 4
 """Replicas of the smaller side of a group."""
-MOST_REPLICAS: Final = 12
-"""Replicas of a group in all."""
 PREFILL_SHAPES: Final = 6
 DECODE_SHAPES: Final = 12
 PER_SIZE: Final = 2
-MANY: Final = 1e4
-"""Replicas of the other phase, with which a worker of one phase is never short of work."""
-LOADS: Final = (0.05, 0.3, 1.0)
-"""Loads of decoding, as shares of the highest, at which ratios are taken."""
 
 
 def split_groups(table: WorkerTable, site: Site, singles: Sequence[Group]) -> Iterator[Group]:
     """Split groups of the workers of ``singles``, in every zone that has room for them."""
-    prompts = _prompts_per_s(table)
-    answers = [_answers_per_s(table, share) for share in LOADS]
+    bounds = worker_bounds(table, np.array([np.inf]))
+    prompts, answers = bounds.prompts, bounds.answers[0, 0]
     for number, zone in enumerate(table.zones):
         own = [each for each in singles if each.zone == (zone.speed if each.decode.islands == 1 else number)]
         sizes = [len(site.islands[island].gpus) for island in zone.islands]
         for slot in sorted({each.decode.slot for each in own if each.decode.islands > 1} or {max(sizes)}):
             members = [each for each in own if _is_priced_with(slot, each.decode)]
             rows = np.array([table.row(each.zone, each.decode) for each in members], dtype=np.int64)
-            for p, d, ratio in _pairs(members, prompts[rows], [rates[rows] for rates in answers]):
+            for p, d, ratio in _pairs(members, prompts[rows], answers[rows]):
                 for x, y in _ratios(ratio):
                     group = Group(members[p].model, number, members[d].decode, y, members[p].decode, x)
                     if group.gpus <= sum(sizes):
@@ -56,68 +48,18 @@ def split_groups(table: WorkerTable, site: Site, singles: Sequence[Group]) -> It
                         yield replace(group, near=True)
 
 
-def _pairs(
-    members: Sequence[Group], prompts: FloatArray, answers: Sequence[FloatArray]
-) -> Iterator[tuple[int, int, float]]:
+def _pairs(members: Sequence[Group], prompts: FloatArray, answers: FloatArray) -> Iterator[tuple[int, int, float]]:
     """Prefill and decode workers that go together, and how many times faster the second is."""
     if members:
         gpus = np.array([each.gpus for each in members])
-        for rates in answers:
-            for d in _best(rates, gpus, DECODE_SHAPES):
-                for p in _best(prompts, gpus, PREFILL_SHAPES):
-                    yield p, d, float(rates[d] / prompts[p])
+        for d in _best(answers, gpus, DECODE_SHAPES):
+            for p in _best(prompts, gpus, PREFILL_SHAPES):
+                yield p, d, float(answers[d] / prompts[p])
 
 
 def _is_priced_with(slot: int, shape: Shape) -> bool:
     """Whether one pair of links describes it together with workers that take ``slot`` GPUs of several islands."""
     return shape.slot == slot if shape.islands > 1 else shape.slot <= slot
-
-
-def _prompts_per_s(table: WorkerTable) -> FloatArray:
-    """Prompts a second (W,) of a worker that prefills only; 0 where one takes longer than the limit."""
-    alone, busy = (_steady(table, np.array(load), prefill=1.0, decode=MANY) for load in (1.0, MANY))
-    meets = table.fits & _meets(table, alone, 0)
-    return np.asarray(np.where(meets, busy.requests_per_s, 0.0))
-
-
-def _answers_per_s(table: WorkerTable, share: float) -> FloatArray:
-    """Answers a second (W,) of a worker that decodes only, at ``share`` of the most requests within the limit."""
-
-    def at(load: FloatArray) -> Steady:
-        return _steady(table, load, prefill=MANY, decode=1.0)
-
-    def meets_at(load: FloatArray) -> BoolArray:
-        return _meets(table, at(load), 1)
-
-    most = table.arrays.traffic.most_sequences
-    low, high = np.ones_like(most), most
-    meets = table.fits & meets_at(low)
-    low = np.where(meets_at(high), high, low)
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        allowed = meets_at(middle)
-        low, high = np.where(allowed, middle, low), np.where(allowed, high, middle)
-    return np.asarray(np.where(meets, at(np.maximum(1.0, share * low)).requests_per_s, 0.0))
-
-
-def _meets(table: WorkerTable, steady: Steady, latency: int) -> BoolArray:
-    """Workers (W,) that meet the limits on one of ``LATENCIES``."""
-    workload = table.served.workload
-    limited = limited_latencies(steady, table.arrays.kinds, workload)[:, latency::3]
-    return np.asarray((limited <= workload.limits_s[latency::3]).all(axis=1))
-
-
-def _steady(table: WorkerTable, load: FloatArray, *, prefill: float, decode: float) -> Steady:
-    """Workers (W,), each in a split group of so many prefill and decode replicas, under ``load`` in flight."""
-    like = np.ones_like(table.arrays.traffic.split)
-    traffic = replace(
-        table.arrays.traffic,
-        split=like,
-        concurrency=load * like,
-        prefill_workers=prefill * like,
-        decode_workers=decode * like,
-    )
-    return steady_of(replace(table.split_arrays, traffic=traffic), table.split_rates)
 
 
 def _best(rates: FloatArray, gpus: IntArray, most: int) -> list[int]:
