@@ -62,6 +62,10 @@ _WARNINGS: Final = {
     ServingWarningKind.DRAFT: "The search was ended by force: this is the best plan that it had told of, without "
     "alternatives and simulation.",
 }
+_COUNTED: Final = (
+    "Experts lie as a greedy map of the counts places them: its busiest rank and the nodes that tokens need are "
+    "priced; the maps that experts serving makes for this plan may do better."
+)
 _TOO_SMALL_TO_SAY: Final = 5e-5
 
 
@@ -259,9 +263,10 @@ def serving_proof(plan: ServingPlan) -> ServingProof:
         f"{shapes} on these kinds of GPUs and links, {count(certificate.shapes_too_large)} too large; {groups} "
         f"priced at {plural(certificate.operating_points, 'load')}{missed}."
     )
+    counts = " " + _COUNTED if any(served.workload.routing for served in plan.models) else ""
     return ServingProof(
         verdict=verdict,
-        explanation=f"{_ENDED[certificate.stopped_by]} {counted}",
+        explanation=f"{_ENDED[certificate.stopped_by]} {counted}{counts}",
         figures=(
             ("objective", f"{OBJECTIVES[objective]}: {objective_words(objective, certificate.objective)}"),
             ("no plan beats", objective_words(objective, certificate.bound)),

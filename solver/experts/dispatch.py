@@ -195,7 +195,7 @@ def times_by_choice(
     compute = rates.selection_s * routed.rule.active * tokens
     inside = tokens * rates.copy_bytes / rates.inside_bytes_per_s if layout.ranks_per_node > 1 else 0.0
     between = rates.tokens * rates.copy_bytes / rates.between_bytes_per_s
-    crossing, traffic = _crossing(slots, routed, layout, choices)
+    crossing, traffic = crossing_by_choice(slots, routed, layout, choices)
     return [
         LayerTimes(
             compute_s=compute * rank_loads(slots, routed.shares, layout, choice).max(axis=1),
@@ -220,10 +220,13 @@ def _busiest_ranks(slots: IntArray, routed: Routing, layout: ExpertLayout, choic
     return np.asarray(reached.max(axis=1))
 
 
-def _crossing(
+def crossing_by_choice(
     slots: IntArray, routed: Routing, layout: ExpertLayout, choices: Sequence[CopyChoice]
 ) -> tuple[FloatArray, FloatArray]:
-    """(choices, 2, L) what the busiest node sends or receives, and the mean of nodes; (choices, N, N) traffic."""
+    """Other nodes that tokens need: (choices, 2, L) of the busiest node and the mean, (choices, N, N) traffic.
+
+    The busiest node, sending or receiving, in tokens beside those that start on a node.
+    """
     found = np.zeros((len(choices), 2, len(slots)))
     traffic = np.zeros((len(choices), layout.nodes, layout.nodes))
     if layout.nodes > 1:

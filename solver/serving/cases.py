@@ -13,8 +13,9 @@ from cluster_models.cluster.gpus import GpuKind, Precision
 from cluster_models.model.architecture import Architecture
 from cluster_models.serving.own_rates import FittedServing, OwnRates
 from cluster_models.serving.workload import Pool, ServingConfiguration, ServingWorkload, Worker
+from solver.experts.dispatch import RouterRule
 from solver.serving.bunching import Bunching, bunching_of
-from solver.serving.expert_balance import routed_imbalance
+from solver.serving.expert_balance import routed_crossing, routed_imbalance
 from solver.serving.loads import FloatArray, Loads, WorkerLinks, loads_of, row_of, stack, with_adapters
 from solver.serving.memory import WorkerMemory, worker_memory
 from solver.serving.mixes import Kinds, Moments, kinds_of, mix_of, moments_of
@@ -156,7 +157,24 @@ def imbalance_of(workload: ServingWorkload, worker: Worker, phase: str, *, split
     return routed_imbalance(workload.routing, phase, worker.expert, split=split)
 
 
+def crossing_of(
+    served: tuple[ServingWorkload, Architecture], worker: Worker, domain_gpus: int, phase: str, *, split: bool
+) -> float | None:
+    """Other domains that a token needs in a phase, after counts; ``None``: nothing counted, or none that it could.
+
+    Expert groups that domains do not hold evenly count as without counts.
+    """
+    workload, architecture = served
+    domains = -(-worker.stage_gpus // domain_gpus)
+    uneven = worker.stage_gpus != domains * domain_gpus or worker.expert % domains
+    if workload.routing is None or architecture.experts is None or domains == 1 or uneven:
+        return None
+    rule = RouterRule.of(architecture.experts)
+    return routed_crossing(workload.routing, rule, phase, worker.expert, domains, split=split)
+
+
 def _loads(case: ServingCase, pool: Pool, phase: str) -> Loads:
+    workload, worker, split = case.workload, pool.worker, case.configuration.is_split
     loads = loads_of(
         case.architecture,
         case.gpu,
@@ -165,9 +183,11 @@ def _loads(case: ServingCase, pool: Pool, phase: str) -> Loads:
         weights=case.workload.weights,
         attention_weights=case.workload.attention_format(case.architecture),
         cache_bytes=case.workload.cache_format.element_bytes,
-        imbalance=imbalance_of(case.workload, pool.worker, phase, split=case.configuration.is_split),
+        imbalance=imbalance_of(workload, worker, phase, split=split),
     )
-    routing, ranks = case.workload.routing, pool.worker.expert
+    crossing = crossing_of((workload, case.architecture), worker, case.links.domain_gpus, phase, split=split)
+    loads = replace(loads, crossing=np.array([crossing], dtype=np.float64))
+    routing, ranks = workload.routing, worker.expert
     if routing is not None and ranks > 1:
         more = routing.slots(ranks) / routing.workloads[0].experts - 1.0
         stored = loads.stored_bytes + more * loads.expert_bytes * loads.largest_stage

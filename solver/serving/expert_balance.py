@@ -1,8 +1,8 @@
-"""Load of the busiest expert rank after experts are placed for counts of a router, with copies in redundant slots.
+"""Experts placed for counts of a router: the load of the busiest expert rank, and the nodes that tokens need.
 
 The map is the one from which the searches of ``solver.experts`` start, much like DeepSeek's EPLB without groups:
 each further copy to the expert with most load a copy, the heaviest copies first to the least loaded rank.  Shapes:
-L layers, E experts.
+L layers, E experts, S slots.
 """
 
 from __future__ import annotations
@@ -13,7 +13,11 @@ from typing import Final
 import numpy as np
 
 from cluster_models.serving.routing import PHASES, ServedRouting
+from solver.candidates import IntArray
 from solver.experts.copy_counts import greedy_counts
+from solver.experts.dispatch import RouterRule, Routing, crossing_by_choice, routing
+from solver.experts.layout import ExpertLayout
+from solver.experts.loads import CopyChoice
 from solver.experts.packing import packed
 from solver.serving.loads import FloatArray
 
@@ -21,7 +25,7 @@ KEPT: Final = 512
 
 
 @lru_cache(maxsize=KEPT)
-def routed_imbalance(routing: ServedRouting, phase: str, ranks: int, *, split: bool) -> float:
+def routed_imbalance(counts: ServedRouting, phase: str, ranks: int, *, split: bool) -> float:
     """Excess load of the busiest of many ranks, as ``solver.serving.steps.busiest_load`` takes it.
 
     Such that the busiest of so many ``ranks`` has the load of the map's, the mean over layers.  ``split``: the map
@@ -29,23 +33,46 @@ def routed_imbalance(routing: ServedRouting, phase: str, ranks: int, *, split: b
     """
     if ranks == 1:
         return 0.0
-    own = _shares(routing, phase)
-    planned = own if split else np.mean([_shares(routing, each) for each in PHASES], axis=0)
-    busiest = float(np.mean(_busiest(planned, own, ranks, routing.slots(ranks))))
-    return max(busiest - 1.0, 0.0) / (1.0 - 1.0 / ranks)
+    slots = _map(counts, phase if split else "", ranks)
+    met = [
+        (own / np.bincount(row, minlength=len(own)))[row].reshape(ranks, -1).sum(axis=1).max()
+        for own, row in zip(_shares(counts, phase), slots, strict=True)
+    ]
+    return max(ranks * float(np.mean(met)) - 1.0, 0.0) / (1.0 - 1.0 / ranks)
 
 
-def _shares(routing: ServedRouting, phase: str) -> FloatArray:
+@lru_cache(maxsize=KEPT)
+def routed_crossing(
+    counts: ServedRouting, rule: RouterRule, phase: str, ranks: int, nodes: int, *, split: bool
+) -> float:
+    """Other nodes that a token needs on the busiest of ``nodes``, the mean over layers; ranks fill nodes in order.
+
+    As ``solver.experts.dispatch`` counts them, copies serving alike.
+    """
+    slots = _map(counts, phase if split else "", ranks)
+    layout = ExpertLayout(ranks, nodes, slots.shape[1])
+    crossing, _ = crossing_by_choice(slots, _router(counts, rule, phase), layout, (CopyChoice.ANY,))
+    return float(crossing[0, 0].mean())
+
+
+@lru_cache(maxsize=KEPT)
+def _router(counts: ServedRouting, rule: RouterRule, phase: str) -> Routing:
+    return routing(_shares(counts, phase), rule)
+
+
+def _shares(counts: ServedRouting, phase: str) -> FloatArray:
     """Mean shares (L, E) of the selections in a phase."""
-    return np.asarray(np.mean([each.counted().shares() for each in routing.of_phase(phase)], axis=0))
+    return np.asarray(np.mean([each.counted().shares() for each in counts.of_phase(phase)], axis=0))
 
 
-def _busiest(planned: FloatArray, own: FloatArray, ranks: int, slots: int) -> list[float]:
-    """Load over the mean of the busiest rank in each layer under ``own`` shares, experts placed for ``planned``."""
-    busiest = []
-    for heavy, real in zip(planned, own, strict=True):
-        counts = greedy_counts(heavy, min(slots, ranks * len(heavy)), ranks)
-        copies = np.repeat(np.arange(len(counts)), counts)
-        held = packed(copies, heavy / counts, np.ones(ranks), len(copies) // ranks, swaps=0)
-        busiest.append(ranks * float((real / counts)[held].sum(axis=1).max()))
-    return busiest
+@lru_cache(maxsize=KEPT)
+def _map(counts: ServedRouting, phase: str, ranks: int) -> IntArray:
+    """Experts (L, S) in the slots of the ranks in order, placed for a ``phase`` or, with "", for both."""
+    planned = np.mean([_shares(counts, each) for each in ((phase,) if phase else PHASES)], axis=0)
+    slots = min(counts.slots(ranks), ranks * planned.shape[1])
+    found = []
+    for heavy in planned:
+        copies = greedy_counts(heavy, slots, ranks)
+        each = np.repeat(np.arange(len(copies)), copies)
+        found.append(np.ravel(packed(each, heavy / copies, np.ones(ranks), slots // ranks, swaps=0)))
+    return np.array(found)

@@ -93,6 +93,8 @@ class Loads:
     """Linear layers with an adapter, of all layers."""
     imbalance: FloatArray
     """Excess load of the busiest of many expert ranks, NaN where the fitted one holds."""
+    crossing: FloatArray
+    """Other domains that a token needs for its experts, on the busiest; NaN where nothing was counted."""
 
 
 def stack(cases: Sequence[Loads]) -> Loads:
@@ -171,6 +173,7 @@ def loads_of(
         "cross_bytes_per_s": links.cross_bytes_per_s,
         "cross_latency_s": links.cross_latency_s,
         "imbalance": math.nan if imbalance is None else imbalance,
+        "crossing": math.nan,
         "stored_bytes": (
             dense_bytes
             + 2.0 * a.hidden * a.vocabulary / tensor * (not a.tied_embeddings)

@@ -6,7 +6,7 @@ Shapes: W workers (a shape in a zone), G groups, P points (a group at a load), f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, TypeVar
 
@@ -16,8 +16,8 @@ from cluster_models.serving.goal import ServedModel
 from cluster_models.serving.workload import Pool, ServingConfiguration, Worker
 from solver.candidates import BoolArray, IntArray
 from solver.serving.arrivals import open_state
-from solver.serving.cases import Arrays, ServingCase, arrays_of, imbalance_of, steady_of
-from solver.serving.loads import FloatArray
+from solver.serving.cases import Arrays, ServingCase, arrays_of, crossing_of, imbalance_of, steady_of
+from solver.serving.loads import FloatArray, Loads
 from solver.serving.percentiles import limited_latencies
 from solver.serving.planning.groups import Group
 from solver.serving.planning.shapes import Shape
@@ -121,15 +121,25 @@ def _split(arrays: Arrays, served: ServedModel, workers: Sequence[Worker]) -> Ar
     """Arrays of workers that do one phase: their expert maps are for it alone."""
     if served.workload.routing is None:
         return arrays
-    decode, prefill = (
-        np.array([imbalance_of(served.workload, each, phase, split=True) for each in workers], dtype=np.float64)
-        for phase in ("decode", "prefill")
-    )
-    return replace(
-        arrays,
-        decode=replace(arrays.decode, imbalance=decode),
-        prefill=replace(arrays.prefill, imbalance=prefill),
-    )
+
+    def alone(loads: Loads, phase: str) -> Loads:
+        counted = served.workload, served.architecture
+        domains = loads.domain.astype(np.int64).tolist()
+        return replace(
+            loads,
+            imbalance=_column(imbalance_of(served.workload, each, phase, split=True) for each in workers),
+            crossing=_column(
+                crossing_of(counted, each, domain, phase, split=True)
+                for each, domain in zip(workers, domains, strict=True)
+            ),
+        )
+
+    return replace(arrays, decode=alone(arrays.decode, "decode"), prefill=alone(arrays.prefill, "prefill"))
+
+
+def _column(values: Iterable[float | None]) -> FloatArray:
+    """One entry a worker, NaN for ``None``."""
+    return np.array(list(values), dtype=np.float64)
 
 
 def _case(served: ServedModel, zone: Zone, shape: Shape) -> ServingCase:

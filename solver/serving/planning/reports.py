@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from cluster_models.serving.goal import ServingObjective
 from solver.problem import (
@@ -17,6 +18,9 @@ from solver.problem import (
     SearchOptions,
 )
 from solver.serving.planning.found import Found, better_of, finite
+
+LAST_S: Final = 1.0
+"""Time for the last choice at least: hundredths of a second end without one where cores are busy."""
 
 
 @dataclass(slots=True)
@@ -42,8 +46,8 @@ class ServingReports:
         return 0.0 if self.is_cancelled() else self.options.time_limit_s - self.elapsed_s
 
     def last_s(self) -> float:
-        """Seconds for the choice among what is priced, which a search that is called off makes as well."""
-        left_s = self.options.time_limit_s - self.elapsed_s
+        """Seconds for the choice among what is priced, which a search without time or called off makes as well."""
+        left_s = max(LAST_S, self.options.time_limit_s - self.elapsed_s)
         return min(left_s, FINISH_S) if self.is_cancelled() else left_s
 
     def is_due(self) -> bool:

@@ -1,12 +1,16 @@
-"""Words about alternatives of serving plans."""
+"""Words about alternatives and the proof of serving plans."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from app.presentation.serving_plan import serving_proof
 from app.presentation.serving_tables import loss_words
+from cluster_models.routing.counts import ExpertLoads
 from cluster_models.serving.plan import LossReason, ServingAlternative
+from cluster_models.serving.routing import ServedRouting
 from cluster_models.serving.workload import Pool, ServingConfiguration, Worker
+from tests.serving_plans import two_replicas
 
 
 def test_an_alternative_that_is_as_good_is_not_called_worse() -> None:
@@ -17,3 +21,12 @@ def test_an_alternative_that_is_as_good_is_not_called_worse() -> None:
     )
     assert loss_words(other).startswith("worse by the objective: a decode step spends more on")
     assert loss_words(replace(other, worse_by=0.0, reason_value=0.0)) == "as good by the objective"
+
+
+def test_the_proof_says_how_experts_lie_where_a_router_was_counted() -> None:
+    """And nothing of it otherwise."""
+    plan = two_replicas()
+    assert "greedy map" not in serving_proof(plan).explanation
+    counts = ServedRouting((ExpertLoads("decode", (0,), ((1.0, 1.0),)),))
+    models = [replace(each, workload=replace(each.workload, routing=counts)) for each in plan.models]
+    assert "greedy map of the counts" in serving_proof(replace(plan, models=tuple(models))).explanation

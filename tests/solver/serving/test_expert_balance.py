@@ -12,8 +12,13 @@ from cluster_models.model.catalogue import catalogue_model
 from cluster_models.routing.counts import ExpertLoads
 from cluster_models.serving.goal import ServedModel, ServingMode
 from cluster_models.serving.routing import ServedRouting
+from cluster_models.serving.workload import Worker
+from solver.experts.dispatch import RouterRule
 from solver.serving.cases import imbalance_of
-from solver.serving.expert_balance import routed_imbalance
+from solver.serving.expert_balance import routed_crossing, routed_imbalance
+from solver.serving.loads import WorkerLinks
+from solver.serving.predict import predict_serving
+from tests.solver.serving.cases import case
 from tests.solver.serving.planning.problems import nodes, problem, served, sound_plan
 
 QWEN = catalogue_model("qwen3-30b-a3b")
@@ -53,6 +58,33 @@ def test_one_map_for_both_phases_is_less_even_than_one_for_each() -> None:
     assert shared > apart
     plain = _routing(("chat", [6.0, 4.0, 1.0, 1.0]))
     assert routed_imbalance(plain, "decode", 2, split=False) == routed_imbalance(plain, "prefill", 2, split=True)
+
+
+def test_tokens_cross_to_the_nodes_that_their_experts_need() -> None:
+    """Selections 5 and 3 of 8 on two nodes of one rank: the busiest node receives 5/8 of the other's tokens.
+
+    Two experts a token, one of which is always on the other node: all cross; copies on both nodes spare half.
+    """
+    uneven = _routing(("a", [4.0, 2.0, 1.0, 1.0]))
+    assert routed_crossing(uneven, RouterRule(1), "decode", 2, 2, split=True) == pytest.approx(5 / 8)
+    even = _routing(("a", [1.0] * 4))
+    one, two = (routed_crossing(even, RouterRule(active), "decode", 2, 2, split=True) for active in (1, 2))
+    assert (one, two) == (pytest.approx(0.5), pytest.approx(5 / 6, rel=1e-3))
+
+
+def test_slower_links_and_uneven_nodes_slow_steps_with_counts() -> None:
+    """By the tokens that cross on the busiest node, which are fewer than experts of a token."""
+    worker = Worker(attention_data=4, expert=4)
+
+    def exchange_s(pace: float, routing: ServedRouting | None) -> float:
+        links = WorkerLinks(2, 450e9, pace, 1e-5)
+        load = replace(served("qwen3-30b-a3b", concurrency=512.0).workload, routing=routing)
+        return predict_serving(case("qwen3-30b-a3b", worker=worker, links=links, workload=load)).decode.collective_s
+
+    even, uneven = (_routing(("decode", [heavy] * 9 + [1.0] * 119)) for heavy in (1.0, 14.0))
+    for routing in (None, even, uneven):
+        assert exchange_s(5e9, routing) > 1.5 * exchange_s(50e9, routing)
+    assert exchange_s(5e9, even) < exchange_s(5e9, uneven) < exchange_s(5e9, None)
 
 
 @pytest.mark.parametrize("mode", ServingMode)
