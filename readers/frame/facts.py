@@ -66,7 +66,6 @@ class HostFact:
     names: tuple[Name, ...]
     gpu_product: str | None = None
     gpu_count: int | None = None
-    gpu_memory_bytes: float | None = None
     gpu_in_slices: bool = False
     """MIG: the count may be one of slices, and is not used."""
     nics: tuple[Nics, ...] = ()
@@ -74,7 +73,6 @@ class HostFact:
     labels: Mapping[str, str] = field(default_factory=dict)
     """Normalised: zone, leaf, rack, block, plus "level1".. "level9" counted up from the host."""
     state: NodeState | None = None
-    state_reason: str = ""
     instance_type: str = ""
 
 
@@ -114,8 +112,6 @@ class WiringFact:
     joints: tuple[Joint, ...]
     expected_gpus: int
     gpu_products: tuple[str, ...] = ()
-    numa: Mapping[str, str] = field(default_factory=dict)
-    nic_names: Mapping[str, str] = field(default_factory=dict)
     hides_nvlink: bool = False
     """``topo -mp``, XML without nvlink: no NVLink shown says nothing."""
     partial: bool = False
@@ -207,7 +203,6 @@ class RunFact:
     """``hosts`` are some of those that took part: the file lists them with gaps."""
     ranks_per_node: int | None = None
     pairs_active: int = 1
-    streams: int = 1
     stated_average_bytes_per_s: float | None = None
     measured_at: datetime | None = None
 
@@ -280,7 +275,6 @@ class SwitchFact:
     domain: bool = False
     up_ports: int | None = None
     down_ports: int | None = None
-    port_bytes_per_s: float | None = None
     alias: str = ""
 
 
@@ -296,9 +290,6 @@ class HealthFact:
     entity: str
     state: NodeState
     text: str
-    occurred_at: datetime | None = None
-    bytes_per_s: float | None = None
-    threshold_bytes_per_s: float | None = None
 
 
 Fact = HostFact | WiringFact | RunFact | MatrixFact | PortFact | SwitchFact | HealthFact

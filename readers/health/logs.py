@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 from cluster_models.cluster.topology import NodeState
@@ -17,7 +16,6 @@ from cluster_models.health.states import NODE_STATES
 from cluster_models.health.xids import state_of_xid
 from readers.frame.facts import HealthFact
 from readers.frame.findings import Finding, doubt, note, refused
-from readers.frame.numbers import moment_of
 from readers.frame.reading import Contents
 from readers.frame.sources import Line, Source, origin_of
 from readers.health.kernel_lines import kernel_line
@@ -27,10 +25,6 @@ _LOST: Final = re.compile(
 )
 _CRASH: Final = re.compile(r" in lib(?:nccl|rccl|cuda)")
 _FELL: Final = "GPU has fallen off the bus"
-_CTIME: Final = re.compile(r"\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\]")
-_ISO: Final = re.compile(
-    r"(?:\w{3,8}\s*:\w+\s*:\s*)?\[?(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)([.,]\d{1,9})?(Z|[+-]\d\d:?\d\d)?"
-)
 _SYSLOG: Final = re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d ([A-Za-z0-9][\w.\-]*) \S")
 _AFTER_ISO: Final = re.compile(r"([A-Za-z0-9][\w.\-]*) (?:kernel|systemd[\w\-]*|nvidia[\w\-]*)(?:\[\d+\])?:")
 
@@ -45,7 +39,6 @@ class _Trouble:
     text: str
     first: int
     last: int
-    at: datetime | None
     times: int = 1
 
 
@@ -53,7 +46,6 @@ def read_kernel_log(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Xids by GPU, lost links by device, errors of nvidia-peermem; other lines say nothing of hardware."""
     troubles: dict[tuple[str | None, str, str], _Trouble] = {}
     doubts: dict[str, Finding] = {}
-    raw = source.text.split("\n")
     for line in lines:
         found = _trouble_of(line.text)
         if found is None:
@@ -72,8 +64,7 @@ def read_kernel_log(source: Source, lines: tuple[Line, ...]) -> Contents:
         state = NODE_STATES[health]
         known = troubles.get((host, entity, kind))
         if known is None:
-            at = _moment(raw[line.number - 1] if line.number <= len(raw) else line.text)
-            troubles[host, entity, kind] = _Trouble(host, entity, state, text, line.number, line.number, at)
+            troubles[host, entity, kind] = _Trouble(host, entity, state, text, line.number, line.number)
         else:
             known.last, known.times = line.number, known.times + 1
     return Contents(
@@ -102,17 +93,6 @@ def _doubt(code: str, line: Line, sentence: str) -> Finding:
     return note(code, line.number, sentence, "look at the job that ran then; the node was not marked")
 
 
-def _moment(text: str) -> datetime | None:
-    """The time at the head of a line; system logs without a year give none."""
-    head = text[:80].lstrip()
-    if (found := _CTIME.search(head)) is not None:
-        return moment_of(found[1])
-    if (iso := _ISO.match(head)) is not None:
-        fraction = f".{iso[2][1:7]}" if iso[2] else ""
-        return moment_of(f"{iso[1]}{fraction}{iso[3] or ''}")
-    return None
-
-
 def _facts(source: Source, troubles: Iterable[_Trouble]) -> tuple[HealthFact, ...]:
     return tuple(
         HealthFact(
@@ -121,7 +101,6 @@ def _facts(source: Source, troubles: Iterable[_Trouble]) -> tuple[HealthFact, ..
             trouble.entity,
             trouble.state,
             trouble.text + (f" ({trouble.times} times)" if trouble.times > 1 else ""),
-            trouble.at,
         )
         for trouble in troubles
     )
@@ -134,7 +113,7 @@ def _nothing(lines: Sequence[Line], found: Sequence[object], what: str) -> tuple
     return (refused(lines[0], reason, "nothing to do, if that is what you expect", lines[-1].number),)
 
 
-_MANAGER: Final = re.compile(r"\[(\w{3} \d\d \d{4} \d\d:\d\d:\d\d)\] \[(\w+)\] (?:\[tid \d+\] )?(.*)")
+_MANAGER: Final = re.compile(r"\[\w{3} \d\d \d{4} \d\d:\d\d:\d\d\] \[(\w+)\] (?:\[tid \d+\] )?(.*)")
 _COMPLAINT: Final = re.compile(r"fabric\W?manager.{0,200}(?:error|fail|don't match|not match)", re.IGNORECASE)
 """In the journal of systemd, whose lines carry no level."""
 _SWITCH: Final = re.compile(
@@ -151,9 +130,9 @@ def read_fabric_manager(source: Source, lines: tuple[Line, ...]) -> Contents:
         if found is None and _COMPLAINT.search(line.text) is not None:
             errors.append(line)
             continue
-        if found is None or found[2].upper() not in {"ERROR", "FATAL", "CRITICAL"}:
+        if found is None or found[1].upper() not in {"ERROR", "FATAL", "CRITICAL"}:
             continue
-        switch = _SWITCH.search(found[3])
+        switch = _SWITCH.search(found[2])
         if switch is None:
             errors.append(line)
             continue
@@ -162,21 +141,15 @@ def read_fabric_manager(source: Source, lines: tuple[Line, ...]) -> Contents:
         if key in troubles:
             troubles[key].last, troubles[key].times = line.number, troubles[key].times + 1
         else:
-            at = _manager_moment(found[1])
-            text = f"SXid {switch[2]}: {found[3][:200]}"
-            troubles[key] = _Trouble(source.host, key[0], state, text, line.number, line.number, at)
+            text = f"SXid {switch[2]}: {found[2][:200]}"
+            troubles[key] = _Trouble(source.host, key[0], state, text, line.number, line.number)
     doubts: tuple[Finding, ...] = ()
     if errors:
         shown = _MANAGER.match(errors[0].text)
-        words = shown[3] if shown else errors[0].text.strip()
+        words = shown[2] if shown else errors[0].text.strip()
         sentence = f"{len(errors)} lines of errors name no switch; the first: {words[:160]}"
         remedy = "look whether NVLink works on that node (nvidia-smi nvlink -s, a test with nccl-tests)"
         doubts = (doubt("fabric-manager-error", errors[0].number, sentence, remedy),)
     return Contents(
         _facts(source, troubles.values()), _nothing(lines, [*troubles, *errors], "fabric manager"), doubts
     )
-
-
-def _manager_moment(text: str) -> datetime | None:
-    month, day, year, clock = text.split(" ")
-    return moment_of(f"{month} {day} {clock} {year}")

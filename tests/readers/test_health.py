@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 from hypothesis import given
 
@@ -29,23 +27,6 @@ FAILED_NHC = (
 def health_of(form: str, text: str) -> list[HealthFact]:
     chosen = {"nhc": NHC, "kernel": KERNEL, "manager": MANAGER}[form]
     return [fact for fact in understood(chosen, source_of(text)).facts if isinstance(fact, HealthFact)]
-
-
-@pytest.mark.parametrize(
-    ("words", "entity", "measured", "limit"),
-    [
-        ("bandwidth between GPU 3 and GPU 5 was 212.5 GB/s, expected at least 450 GB/s", "gpu:3", 212.5e9, 450e9),
-        ("P2P bandwidth is below threshold: gpu3-gpu5 212.5 GB/s < 450 GB/s (Fault 20)", "gpu:3", 212.5e9, 450e9),
-        ("NVBandwidth read failed, GPU 0 - GPU 1 bandwidth 180.5 below threshold of 250.", "gpu:0", 180.5e9, 250e9),
-        ("bandwidth from GPU 2 to GPU 7 too low", "gpu:2", None, None),
-    ],
-)
-def test_numbers_of_gpus_are_no_figures(
-    words: str, entity: str, measured: float | None, limit: float | None
-) -> None:
-    """And of two figures with "less than" between them the second is the limit, wherever the word stands."""
-    (fact,) = health_of("nhc", f"ERROR:  nhc:  Health check failed:  check_gpu_bw: {words}\n")
-    assert (fact.entity, fact.bytes_per_s, fact.threshold_bytes_per_s) == (entity, measured, limit)
 
 
 @pytest.mark.parametrize(
@@ -89,40 +70,30 @@ def test_a_passing_check_gives_its_figures() -> None:
     assert not any(isinstance(fact, HealthFact) for fact in found.facts)
 
 
-def test_failed_checks_carry_figure_and_limit() -> None:
-    """In the unit they print, or in that of their kind of check; fault codes are no figures."""
+def test_failed_checks_name_the_part_and_say_what_they_print() -> None:
     gpu, card, service = health_of("nhc", FAILED_NHC)
-    assert (gpu.entity, gpu.bytes_per_s, gpu.threshold_bytes_per_s) == ("gpu:1", 21.5e9, 40e9)
-    assert (card.entity, card.bytes_per_s, card.threshold_bytes_per_s) == ("nic:mlx5_ib2", 120.25e9 / 8, 47.5e9)
-    assert (service.entity, service.bytes_per_s, service.threshold_bytes_per_s) == ("node", None, None)
+    assert [fact.entity for fact in (gpu, card, service)] == ["gpu:1", "nic:mlx5_ib2", "node"]
     assert gpu.state is NodeState.FAILED
     assert "NHC9999" in gpu.text
     assert gpu.origin.first_line == 2
 
 
 @pytest.mark.parametrize(
-    ("file", "entity", "state", "lines", "words", "at"),
+    ("file", "entity", "state", "lines", "words"),
     [
-        (
-            "dmesg_xid119.log",
-            "gpu:PCI:0000:9b:00",
-            NodeState.FAILED,
-            (3, 43),
-            "(5 times)",
-            datetime(2025, 2, 23, 16, 24, 18),  # noqa: DTZ001 - the log says no zone
-        ),
-        ("ib_link_flap_syslog.txt", "nic:ib6", NodeState.DEGRADED, (3, 8), "(6 times)", None),
-        ("kmsg_peermem.log", "node", NodeState.DEGRADED, (1, 7), "(7 times)", None),
+        ("dmesg_xid119.log", "gpu:PCI:0000:9b:00", NodeState.FAILED, (3, 43), "(5 times)"),
+        ("ib_link_flap_syslog.txt", "nic:ib6", NodeState.DEGRADED, (3, 8), "(6 times)"),
+        ("kmsg_peermem.log", "node", NodeState.DEGRADED, (1, 7), "(7 times)"),
     ],
 )
 def test_real_logs_give_one_fact_a_trouble(
-    file: str, entity: str, state: NodeState, lines: tuple[int, int], words: str, at: datetime | None
+    file: str, entity: str, state: NodeState, lines: tuple[int, int], words: str
 ) -> None:
-    """Repeated lines are counted; a log without a year has no moment."""
+    """Repeated lines are counted."""
     source = real(f"{FOLDER}/{file}")
     (fact,) = understood(KERNEL, source).facts
     assert isinstance(fact, HealthFact)
-    assert (fact.entity, fact.state, fact.occurred_at) == (entity, state, at)
+    assert (fact.entity, fact.state) == (entity, state)
     assert (fact.origin.first_line, fact.origin.last_line) == lines
     assert words in fact.text
     assert [section.format for section in registry.recognise(source)] == ["kernel-log"]
@@ -151,18 +122,17 @@ def test_xids_of_applications_mark_no_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stamp", "moment"),
+    "stamp",
     [
-        ("[Mon Jan  5 01:02:03 2026]", datetime(2026, 1, 5, 1, 2, 3)),  # noqa: DTZ001
-        ("2026-01-05T01:02:03,500000+00:00", datetime(2026, 1, 5, 1, 2, 3, 500000, UTC)),
-        ("2026-01-05T01:02:03.500000+00:00 gpu-1 kernel:", datetime(2026, 1, 5, 1, 2, 3, 500000, UTC)),
-        ("[   12.345678]", None),
+        "[Mon Jan  5 01:02:03 2026]",
+        "2026-01-05T01:02:03,500000+00:00",
+        "2026-01-05T01:02:03.500000+00:00 gpu-1 kernel:",
+        "[   12.345678]",
     ],
 )
-def test_moments_come_from_every_kind_of_stamp(stamp: str, moment: datetime | None) -> None:
-    """With a zone where the log has one."""
+def test_xids_are_found_behind_every_kind_of_stamp(stamp: str) -> None:
     text = f"{stamp} NVRM: Xid (PCI:0000:1b:00): 48, pid=1\n"
-    assert [fact.occurred_at for fact in health_of("kernel", text)] == [moment]
+    assert [fact.entity for fact in health_of("kernel", text)] == ["gpu:PCI:0000:1b:00"]
     assert [section.format for section in registry.recognise(source_of(text))] == ["kernel-log"]
 
 

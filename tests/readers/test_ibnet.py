@@ -60,7 +60,6 @@ def test_a_large_rail_fabric_is_read_whole() -> None:
     assert found.refusals[0].first_line == 55
     leaf = switches["A09-P1-IBLEAF-04-04"]
     assert (leaf.level, leaf.up_ports, leaf.down_ports, leaf.origin.first_line) == (1, 16, 17, 10)
-    assert leaf.port_bytes_per_s == 400e9 / 8
     assert switches["A10-P1-IBSPINE-02"].level == 2
     assert hosts["b05-p1-dgx-05-c08"].labels == {"leaf": "B09-P1-IBLEAF-*-05"}
     assert [nics.count for nics in hosts["a08-p1-dgx-04-c01"].nics] == [4]

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from cluster_models.units import MIB
 from readers.frame.facts import NameKind
 from readers.frame.reading import Format
 from tests.readers.kubernetes_samples import LABELS, NODES, codes, hosts
@@ -23,7 +22,7 @@ from tests.readers.real_files import real, understood
             {"labels": {"level1": "nn-6666666666example", "level3": "nn-4444444444example", "zone": "us-west-2b"}},
             [],
         ),
-        ("gfd_labels_h100_nvl_vm.json", LABELS, 1, {"gpu_memory_bytes": 95830 * MIB}, ["no-node-name"]),
+        ("gfd_labels_h100_nvl_vm.json", LABELS, 1, {"gpu_count": 1}, ["no-node-name"]),
         ("mig_labels_partial.json", LABELS, 1, {"gpu_count": None, "gpu_in_slices": True}, ["mig", "no-node-name"]),
         (
             "oke_gb300_four_workers_labels.txt",

@@ -125,7 +125,6 @@ def test_gpus_on_nvswitches_are_joined_by_what_the_lesser_has() -> None:
     assert direct(wiring) == {("GPU0", "GPU1"): 16}
     assert (wiring.host, [name.text for name in host.names], host.gpu_product) == ("cw7", ["cw7"], "NVIDIA H200")
     assert host.nics == (Nics(1, 50e9, "infiniband", ("mlx5_0",)),)
-    assert wiring.numa == {"GPU0": "0", "GPU1": "0", "mlx5_0": "1"}
 
 
 def test_direct_links_stand_between_the_gpus_that_they_name() -> None:

@@ -19,7 +19,7 @@ _ANCHOR: Final = re.compile(
     r"^\s*={3,}\s*(?:ROCm System Management Interface|(?:Weight|Hops|Link Type) between two GPUs)",
     re.ASCII | re.IGNORECASE,
 )
-_NUMA: Final = re.compile(r"^\s*GPU\[(\d{1,4})\]\s*:\s*\(Topology\) Numa (Node|Affinity):\s*(\S+)", re.ASCII)
+_NUMA: Final = re.compile(r"^\s*GPU\[\d{1,4}\]\s*:\s*\(Topology\) Numa (?:Node|Affinity):\s*\S", re.ASCII)
 _GPU: Final = re.compile(r"GPU\d{1,4}", re.ASCII)
 _KINDS: Final = {"XGMI": JointKind.XGMI, "PCIE": JointKind.PCIE}
 _MOST_GPUS: Final = 256
@@ -42,7 +42,6 @@ class _Run:
     first: int
     last: int
     grids: dict[str, _Grid] = field(default_factory=dict)
-    numa: dict[str, str] = field(default_factory=dict)
     low_power: int = 0
 
 
@@ -67,10 +66,7 @@ def _runs(lines: tuple[Line, ...]) -> list[_Run]:
 
 def _take(run: _Run, grid: _Grid | None, line: Line) -> None:
     words = line.text.split()
-    numa = _NUMA.match(line.text)
-    if numa is not None:
-        if numa.group(2) == "Node":
-            run.numa[f"GPU{numa.group(1)}"] = numa.group(3)
+    if _NUMA.match(line.text) is not None:
         run.last = line.number
     elif "low-power state" in line.text:
         run.low_power = line.number
@@ -199,7 +195,6 @@ def read(source: Source, lines: tuple[Line, ...]) -> Contents:
                 (),
                 tuple(joints),
                 len(grid.columns),
-                numa={gpu: node for gpu, node in run.numa.items() if node.isdigit()},
                 partial=not complete,
             )
         )

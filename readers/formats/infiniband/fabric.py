@@ -152,7 +152,6 @@ def _switch(source: Source, fabric: Fabric, drawing: _Drawing, guid: str) -> Swi
     below = [peer for peer, _ in ends if peer in drawing.names and 0 < drawing.levels.get(peer, 0) < level]
     above = [peer for peer, _ in ends if drawing.levels.get(peer, 0) > level]
     adapters = [peer for peer, _ in ends if peer in drawing.hosts]
-    rates = Counter(cable.rate for _, cable in ends if cable.rate is not None)
     first = fabric.first_lines[guid]
     return SwitchFact(
         origin_of(source, first, max([first, *(cable.line for _, cable in ends)])),
@@ -162,7 +161,6 @@ def _switch(source: Source, fabric: Fabric, drawing: _Drawing, guid: str) -> Swi
         level=level,
         up_ports=len(above) if level else None,
         down_ports=len(below) + len(adapters) if level else None,
-        port_bytes_per_s=rates.most_common(1)[0][0] if rates else None,
         alias=fabric.switches[guid],
     )
 

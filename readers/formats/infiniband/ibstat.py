@@ -31,7 +31,6 @@ class _Block:
     first: int
     last: int
     values: dict[str, str] = field(default_factory=dict)
-    is_port: bool = False
 
 
 def read(source: Source, lines: tuple[Line, ...]) -> Contents:
@@ -64,7 +63,7 @@ def _blocks(lines: Sequence[Line], odd: list[Line]) -> list[_Block]:
         if (found := _ADAPTER.match(line.text)) is not None:
             current = adapter = _Block(found[1], line.number, line.number)
         elif adapter is not None and _PORT.fullmatch(line.text) is not None:
-            current = _Block(adapter.device, line.number, line.number, dict(adapter.values), is_port=True)
+            current = _Block(adapter.device, line.number, line.number, dict(adapter.values))
             blocks.append(current)
         elif _PANIC.match(line.text) is not None:
             odd.append(line)

@@ -29,7 +29,6 @@ _ADDRESS: Final = re.compile(
     r"^\s*(local|remote) address: LID (0x[0-9a-fA-F]{1,8}|0{1,8}) QPN (0x[0-9a-fA-F]{1,8})"
 )
 _GID: Final = re.compile(r"^\s*GID: ([0-9a-fA-F:]{3,60})\s*$")
-_QUEUES: Final = re.compile(r"^\s*Number of qps\s{0,8}: (\d{1,6})\b")
 _HEADER: Final = re.compile(r"^\s*#bytes\s{1,12}#iterations\s")
 _COLUMN: Final = re.compile(
     r"#bytes|#iterations|(?:BW |99(?:\.9{1,2})?% )?[A-Za-z_]{1,20}\[[^\]\s]{1,12}\]|tps \w{1,10}", re.ASCII
@@ -78,7 +77,6 @@ class _Test:
     sizes: set[float] = field(default_factory=set)
     queues: set[str] = field(default_factory=set)
     places: dict[str, set[str]] = field(default_factory=lambda: {"local": set(), "remote": set()})
-    qps: int = 1
     on_gpu: bool = False
     side: str = "local"
     columns: tuple[str, ...] = ()
@@ -105,7 +103,6 @@ class _Test:
             memory=Memory.GPU if self.on_gpu else Memory.HOST,
             nodes=1 if self.is_loopback else None,
             ranks_per_node=2 if self.is_loopback else None,
-            streams=self.qps,
         )
 
     def doubts(self) -> list[Finding]:
@@ -144,8 +141,6 @@ class _Reader:
             self._address(line, address)
         elif "GID:" in text and (gid := _GID.match(text)) and self.tests:
             self.tests[-1].places[self.tests[-1].side].add(gid[1].lower())
-        elif "qps" in text and (queues := _QUEUES.match(text)) and self.tests:
-            self.tests[-1].qps = max(1, int(queues[1]))
         elif self.tests and _GPU.match(text):
             self.tests[-1].on_gpu = True
         elif _FAILED.match(text):

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cluster_models.units import GIB, MIB
 from readers.frame.facts import Name, NameKind
 from readers.frame.numbers import whole
 
@@ -71,7 +70,6 @@ _MEMORY_MIB: Final = (
     "karpenter.k8s.aws/instance-gpu-memory",
     "eks.amazonaws.com/instance-gpu-memory",
 )
-_MEMORY_GIB: Final = ("amd.com/gpu.vram", "beta.amd.com/gpu.vram")
 _INSTANCES: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 _PLAIN: Final = {
     "rack": "rack",
@@ -126,7 +124,6 @@ class LabelsSay:
     names: tuple[Name, ...]
     product: str | None
     count: int | None
-    memory_bytes: float | None
     in_slices: bool
     replicas: int
     domain: str | None
@@ -164,7 +161,6 @@ def read_labels(labels: Mapping[str, str]) -> LabelsSay:
         names=(Name(NameKind.HOST, name),) if name else (),
         product=_whole_product(product),
         count=None if sliced else _count(_first(labels, _COUNTS)),
-        memory_bytes=None if sliced else _memory_bytes(labels),
         in_slices=sliced,
         replicas=max(1, _count(labels.get("nvidia.com/gpu.replicas")) or 1),
         domain=_domain(labels),
@@ -194,14 +190,6 @@ def _sliced(labels: Mapping[str, str], product: str | None) -> bool:
 
 def _whole_product(product: str | None) -> str | None:
     return None if product is None else _SLICE.sub("", product).removesuffix("-SHARED")
-
-
-def _memory_bytes(labels: Mapping[str, str]) -> float | None:
-    mib = _count(_first(labels, _MEMORY_MIB))
-    if mib:
-        return mib * MIB
-    gib = _count((_first(labels, _MEMORY_GIB) or "").removesuffix("B").removesuffix("i").removesuffix("G"))
-    return gib * GIB if gib else None
 
 
 def _domain(labels: Mapping[str, str]) -> str | None:

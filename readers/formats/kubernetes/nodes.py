@@ -121,13 +121,11 @@ def host_of(node: Mapping[str, Any], origin: Origin, sender: str | None) -> tupl
         names,
         gpu_product=labels.product,
         gpu_count=count,
-        gpu_memory_bytes=None if sliced else labels.memory_bytes,
         gpu_in_slices=sliced,
         nics=_nics(capacity),
         scale_up_domain=labels.domain,
         labels={**labels.place, **_slurm_place(node)},
         state=_state(node, wrong),
-        state_reason="; ".join(dict.fromkeys(verdict.text for verdict in wrong)),
         instance_type=labels.instance_type,
     )
     doubts = [_doubt(code, origin.first_line, sentence, remedy, names) for code, sentence, remedy in notes]
@@ -231,7 +229,7 @@ def troubles(node: Mapping[str, Any], fact: HostFact) -> list[HealthFact]:
     """A fact for each thing that is wrong with the node."""
     host = fact.names[0].text if fact.names else None
     return [
-        HealthFact(fact.origin, host, "node", NODE_STATES[verdict.state], verdict.text, verdict.since)
+        HealthFact(fact.origin, host, "node", NODE_STATES[verdict.state], verdict.text)
         for verdict in _verdicts(node)
     ]
 

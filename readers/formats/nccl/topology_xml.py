@@ -261,7 +261,6 @@ def _host(source: Source, devices: list[_Device], last: int, *, partial: bool) -
         gpu_products=tuple(gpu.product for gpu in gpus.values())
         if all(gpu.product for gpu in gpus.values())
         else (),
-        numa={name: device.numa for name, device in joined.items() if device.numa.isdigit()},
         hides_nvlink=len(gpus) > 1 and not shows_links,
         partial=partial,
     )

@@ -92,7 +92,6 @@ class _Test:
     is_server: bool = False
     ends: tuple[str, str] | None = None
     reverse: bool = False
-    streams: set[str] = field(default_factory=set)
     rows: list[_Row] = field(default_factory=list)
     started: datetime | None = None
 
@@ -113,8 +112,6 @@ class _Test:
         begin, end, figure = figure_of(row[3]), figure_of(row[4]), figure_of(row[5])
         if begin is None or end is None or figure is None or end <= begin or "(omitted)" in row[8]:
             return
-        if row[1] != "SUM":
-            self.streams.add(row[1])
         scale = _BITS[row[6]] / 8 if row[7] == "bits" else _BYTES[row[6]]
         lost = _LOST.search(row[8])
         carried = 1 - min(100.0, float(lost[1])) / 100 if lost else 1.0
@@ -146,7 +143,6 @@ class _Test:
             direction=Direction.FORWARD,
             memory=Memory.HOST,
             nodes=2 if hosts and hosts[0] != hosts[1] else None,
-            streams=max(1, len(self.streams)),
             measured_at=self.started,
         )
         sent_rate = sent.bytes_per_s if sent else None

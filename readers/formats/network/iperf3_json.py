@@ -78,7 +78,6 @@ def _run(
     hosts = _hosts(start)
     version = str(start.get("version") or "").removeprefix("iperf").strip()[:20]
     seconds = _number(_part(start, "timestamp").get("timesecs"))
-    streams = _number(options.get("num_streams"))
     fact = RunFact(
         Origin(source.name, line, line, path.rstrip(".")),
         f"iperf3 {version}".rstrip(),
@@ -90,7 +89,6 @@ def _run(
         direction=Direction.FORWARD,
         memory=Memory.HOST,
         nodes=2 if len(set(hosts)) == 2 else None,
-        streams=int(streams) if streams and 1 <= streams <= 1e6 else 1,
         measured_at=datetime.fromtimestamp(seconds, UTC) if seconds and 0 < seconds < 4e9 else None,
     )
     duration = _number(taken.get("seconds")) or 0.0

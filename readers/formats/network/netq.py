@@ -55,7 +55,6 @@ def read_compute_nodes(source: Source, lines: tuple[Line, ...]) -> Contents:
                 gpu_count=len(gpus) if isinstance(gpus, list) and gpus else None,
                 scale_up_domain=domain if isinstance(domain, str) and domain else None,
                 state=state,
-                state_reason="" if state in {None, NodeState.READY} else f"NetQ says {health}",
             )
         )
     return Contents(tuple(facts), tuple(refusals))

@@ -9,10 +9,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from cluster_models.units import MIB
 from readers.frame.facts import HostFact, Origin
 from readers.frame.findings import Finding, doubt, note, refused
-from readers.frame.numbers import finite
 from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 
@@ -25,7 +23,6 @@ _ROW: Final = re.compile(
     r"^\|\s{1,4}(\d{1,3})\s+([A-Za-z]\S*(?: \S+){0,8}?)(?:\s+(?:On|Off|N/A|WDDM|TCC)\s*|\s{2,})\|\s*"
     r"([0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s"
 )
-_MEMORY: Final = re.compile(r"/\s*(\d{1,9})MiB\s*\|")
 _SLICES: Final = re.compile(r"\|\s+Enabled\*?\s*\|\s*$")
 _CSV: Final = re.compile(
     r"^(?:index|name|uuid|gpu_\w+|count|serial|driver_version|timestamp|memory\.\w+|pci\.[\w.]+|mig\.[\w.]+)"
@@ -42,7 +39,6 @@ class _Host:
     first: Line
     last: int
     products: list[str] = field(default_factory=list)
-    memories: set[float] = field(default_factory=set)
     sliced: bool = False
     announced: int | None = None
     listed: int = 0
@@ -73,8 +69,6 @@ def _take(host: _Host, heading: str, key: str, value: str) -> None:
         host.announced = int(value)
     elif key == "Product Name":
         host.products.append(value)
-    elif heading == "FB Memory Usage" and key == "Total" and (figure := finite(value.removesuffix(" MiB"))):
-        host.memories.add(figure * MIB)
     elif heading == "MIG Mode" and key == "Current":
         host.sliced |= value == "Enabled"
     elif heading == "Fabric" and key in {"ClusterUUID", "CliqueId"}:
@@ -91,9 +85,6 @@ def read_table(source: Source, lines: tuple[Line, ...]) -> Contents:
             hosts[-1].products.append("" if "..." in row[2] else row[2])
             hosts[-1].last = line.number
         elif hosts and hosts[-1].products and line.text.startswith("|"):
-            memory = _MEMORY.search(line.text)
-            if memory is not None:
-                hosts[-1].memories.add(float(memory[1]) * MIB)
             hosts[-1].sliced |= _SLICES.search(line.text) is not None
     return _understood(source, hosts)
 
@@ -111,8 +102,6 @@ def read_csv(source: Source, lines: tuple[Line, ...]) -> Contents:
             host, said = hosts[-1], dict(zip(columns, cells, strict=True))
             host.products.append(said.get("name", ""))
             host.last = line.number
-            memory = finite(said.get("memory.total", "").removesuffix(" MiB"))
-            host.memories |= {memory * MIB} if memory else set()
             host.sliced |= said.get("mig.mode.current") == "Enabled"
     return _understood(source, hosts)
 
@@ -141,7 +130,6 @@ def _understood(source: Source, hosts: list[_Host]) -> Contents:
                 source.names,
                 gpu_product=next(iter(products)) if len(products) == 1 else None,
                 gpu_count=None if host.sliced else count,
-                gpu_memory_bytes=next(iter(host.memories)) if len(host.memories) == 1 else None,
                 gpu_in_slices=host.sliced,
                 scale_up_domain=_domain(host.fabric),
             )

@@ -7,7 +7,6 @@ rows and header may be cut, and what a cut row would have said stands in the col
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
@@ -47,14 +46,11 @@ class _Table:
     header: Line
     devices: dict[str, int]
     """Names in the order of the columns, and their places."""
-    has_numa: bool
     hidden: bool
     asked: str = ""
     """Words of ``topo -p2p``: "r" and "w" for the memory of peers, "n" for NVLink, ..."""
     cells: dict[str, list[str]] = field(default_factory=dict)
     """Words of each row below the columns of devices."""
-    numa: dict[str, str] = field(default_factory=dict)
-    names: dict[str, str] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     """Names of the rows and the lines they stand on."""
     short: Line | None = None
@@ -74,14 +70,7 @@ def _header(line: Line, *, hidden: bool, asked: str) -> _Table | None:
         if word in devices or len(devices) == _MOST_DEVICES:
             return None
         devices[word] = len(devices)
-    return _Table(line, devices, "NUMA Affinity" in " ".join(text.split()), hidden, asked)
-
-
-def _affinities(text: str, cells: int) -> list[str]:
-    """Cells right of the device columns, empty fields kept where tabs show them."""
-    if "\t" in text:
-        return [word.strip() for word in text.strip(" ").lstrip("\t").split("\t")[cells + 1 :]]
-    return re.sub(r",[ ]{1,8}", ",", text).split()[cells + 1 :]
+    return _Table(line, devices, hidden, asked)
 
 
 def _row(table: _Table, line: Line, refusals: list[Finding]) -> None:
@@ -106,10 +95,6 @@ def _row(table: _Table, line: Line, refusals: list[Finding]) -> None:
         reason = f"cells in the row of {name} that nvidia-smi does not print: {shown}"
         refusals.append(refused(line, reason, "send the table as printed"))
     table.cells[name] = words[:count]
-    if table.has_numa and len(words) > count:
-        right = _affinities(line.text, count)
-        if len(right) > 1 and right[1][:1].isdigit():
-            table.numa[name] = right[1]
 
 
 def _without_cut_end(table: _Table) -> None:
@@ -191,21 +176,10 @@ def _fact(source: Source, table: _Table, drawn: Drawn) -> tuple[WiringFact, list
         tuple(name for name in devices if name not in drawing.gpus),
         drawing.joints,
         sum(GPU.fullmatch(name) is not None for name in table.devices),
-        numa=table.numa,
-        nic_names=_card_names(table, devices),
         hides_nvlink=hidden,
         partial=table.short is not None or not table.devices.keys() <= table.rows.keys(),
     )
     return fact, doubts
-
-
-def _card_names(table: _Table, devices: Sequence[str]) -> Mapping[str, str]:
-    """Device name of each card, from the legend; a column that bears the device's name is its own."""
-    return {
-        name: table.names.get(name, name)
-        for name in devices
-        if not GPU.fullmatch(name) and (name in table.names or not name.startswith("NIC"))
-    }
 
 
 def read(source: Source, lines: tuple[Line, ...]) -> Contents:
@@ -269,7 +243,6 @@ def _continued(table: _Table, line: Line, names: set[str], refusals: list[Findin
         return True
     card = _LEGEND_OF_CARDS.match(line.text)
     if card is not None and card.group(1) in names:
-        table.names[card.group(1)] = card.group(2)
         table.last = line
     return False
 

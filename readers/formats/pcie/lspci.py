@@ -174,7 +174,6 @@ def _understood(source: Source, devices: list[_Device]) -> Contents:
         tuple(joints),
         len(gpus),
         gpu_products=tuple(gpu.product for gpu in gpus.values()) if all(products) else (),
-        nic_names={name: card.product for name, card in cards.items()},
         hides_nvlink=True,
     )
     host = HostFact(

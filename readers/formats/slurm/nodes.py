@@ -120,7 +120,6 @@ def _host(source: Source, block: _Block) -> HostFact | Finding:
         gpu_in_slices=sliced,
         labels=_labels(values),
         state=state,
-        state_reason=_reason(values) if state not in {None, NodeState.READY} else "",
         instance_type=_instance_type(values),
     )
 
@@ -184,11 +183,6 @@ def _state(text: str) -> NodeState:
     """A base and flags: "IDLE+CLOUD", "DOWN*+DRAIN"; a star says that the node does not answer."""
     state = state_of(text)
     return NodeState.UNKNOWN if state is None else NODE_STATES[state]
-
-
-def _reason(values: Mapping[str, str]) -> str:
-    reason = values.get("Reason", "")
-    return values.get("State", "") if reason in _NO_VALUE else reason
 
 
 def _labels(values: Mapping[str, str]) -> dict[str, str]:
