@@ -1,10 +1,11 @@
 """Errors of step times by framework and by source, each predicted without its own runs.
 
-    python -m benchmarks.held_out --table PATH [--table PATH ...] [--rows]
+    python -m benchmarks.held_out --table PATH [--table PATH ...] [--unfitted PATH ...] [--rows]
 
 Around the shipped parameters the fit is repeated without a framework, whose parameters are then the defaults of one
 that nobody measured, without a source, and without a sweep (docs/calibration.md, "Held out"), leaving doubted rows
-out.  ``--rows`` lists every row.
+out.  Rows of ``--unfitted`` tables are predicted alike, but no other row is predicted from them: they would pull
+parameters that were not fitted to them.  ``--rows`` lists every row.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import argparse
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -37,9 +38,11 @@ class HeldOutErrors:
     sweep: FloatArray
 
 
-def held_out_errors(measured: Sequence[Measured]) -> HeldOutErrors:
-    """Errors of believed rows with a measured step."""
+def held_out_errors(fitted: Sequence[Measured], unfitted: Sequence[Measured] = ()) -> HeldOutErrors:
+    """Errors of believed rows with a measured step, those that were fitted first."""
+    measured = [*fitted, *unfitted]
     problem, solution = Knowledge(measured).optimum
+    problem = replace(problem, weights=np.where(np.arange(len(measured)) < len(fitted), problem.weights, 0.0))
     frameworks = [each.run.workload.framework.name for each in measured]
 
     def without(labels: Sequence[str], *, unseen: bool = False) -> FloatArray:
@@ -87,10 +90,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.held_out", description="errors of groups held out")
     parser.add_argument("--table", type=Path, action="append", required=True, help="measured steps; repeatable")
+    parser.add_argument(
+        "--unfitted", type=Path, action="append", help="steps that the parameters never saw; repeatable"
+    )
     parser.add_argument("--rows", action="store_true", help="list every row")
     options = parser.parse_args(arguments)
-    measured = select(options.table, None, None)
-    _print(measured, held_out_errors(measured), rows=options.rows)
+    fitted, unfitted = select(options.table, None, None), select(options.unfitted or [], None, None)
+    _print([*fitted, *unfitted], held_out_errors(fitted, unfitted), rows=options.rows)
     return 0
 
 
