@@ -54,6 +54,7 @@ from app.api.v1 import (
     running_plans,
     sensitivity,
     serving_predictions,
+    sweeps,
     webhooks,
 )
 from app.api.v1.answers import PREFIX
@@ -112,6 +113,7 @@ API: Final = (
     running_plans,
     sensitivity,
     serving_predictions,
+    sweeps,
     webhooks,
 )
 STOP_STREAMS_AFTER_S: Final = 3

@@ -105,6 +105,7 @@ _API: Final[Mapping[str, Mapping[Right, str]]] = {
     },
     "sensitivity": {COMPUTE: "analyse_sensitivity"},
     "serving_predictions": {COMPUTE: "create_serving_prediction"},
+    "sweeps": {READ: "list_sweeps get_sweep", PLAN: "create_sweep cancel_sweep delete_sweep"},
     "webhooks": {
         READ: "list_webhooks get_webhook list_deliveries",
         ADMIN: "create_webhook change_webhook delete_webhook renew_webhook_secret ping_webhook retry_delivery",
@@ -144,6 +145,7 @@ _PAGES: Final[Mapping[str, Mapping[Right, str]]] = {
     },
     "sign_in_pages": {OPEN: "sign_in sign_in_by_key sign_in_by_provider provider_answer sign_out"},
     "webhook_pages": {READ: "connections deliveries", ADMIN: "change_connections send_again"},
+    "sweep_pages": {READ: "sweep sweep_progress", PLAN: "ask_for_sweep cancel_sweep"},
     "what_if_pages": {READ: "ask", COMPUTE: "answer"},
 }
 

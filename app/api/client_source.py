@@ -30,7 +30,7 @@ FOLDER: Final = Path(app.__file__).parent / "client"
 _ROOMS: Final[Mapping[str, tuple[str, ...]]] = {
     "clusters": ("clusters", "aliases", "measurements", "measuring", "imports"),
     "jobs": ("running_jobs", "running_plans", "occupancy", "resilience"),
-    "failures": ("events", "event_sources", "replans", "replan_settings"),
+    "failures": ("events", "event_sources", "replans", "replan_settings", "sweeps"),
     "service": ("access", "keys", "audit", "webhooks"),
 }
 _REST: Final = "planning"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         ReliabilityAnswer,
     )
     from app.answers.replans import DecisionAnswer, ReplanAccepted, ReplanAnswer, ReplanSummary
+    from app.answers.sweeps import SweepAnswer, SweepSummary
     from app.api.v1.answers import PageAnswer
     from app.api.v1.plan_exports import ExportAnswer
     from app.api.v1.replan_bodies import (
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         ReplanRequestDocument,
         ReplanSettingsDocument,
         StepDocument,
+        SweepDocument,
         WhatIfDocument,
     )
     from app.api.v1.webhook_bodies import EventSourceDocument
@@ -287,3 +289,44 @@ class FailuresOperations(Connection):
     def stream_replan(self, replan: str) -> Iterator[ServerSentEvent]:
         """Server-sent events: ``progress`` whenever something changed, and ``end`` once the replan has ended."""
         return self._events(f"/api/v1/replans/{part(replan)}/events")
+
+    def create_sweep(
+        self, cluster: str, body: SweepDocument | Mapping[str, Any], *, idempotency_key: str | None = None
+    ) -> SweepSummary:
+        """Ask which failure hurts most."""
+        told: SweepSummary = self._ask(
+            "POST",
+            f"/api/v1/clusters/{part(cluster)}/what-if-sweeps",
+            "SweepSummary",
+            headers={"Idempotency-Key": idempotency_key},
+            body=body,
+        )
+        return told
+
+    def list_sweeps(
+        self, *, cluster: str | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> PageAnswer[SweepSummary]:
+        """Sweeps, newest first, without their answers; the newest 20 are kept."""
+        told: PageAnswer[SweepSummary] = self._ask(
+            "GET",
+            "/api/v1/what-if-sweeps",
+            "PageAnswer[SweepSummary]",
+            query={"cluster": cluster, "limit": limit, "cursor": cursor},
+        )
+        return told
+
+    def get_sweep(self, sweep: str, *, worst: int | None = None) -> SweepAnswer:
+        """A sweep with its answers so far."""
+        told: SweepAnswer = self._ask(
+            "GET", f"/api/v1/what-if-sweeps/{part(sweep)}", "SweepAnswer", query={"worst": worst}
+        )
+        return told
+
+    def cancel_sweep(self, sweep: str) -> SweepSummary:
+        """Call off what is not answered yet; answers that are there stay."""
+        told: SweepSummary = self._ask("POST", f"/api/v1/what-if-sweeps/{part(sweep)}/cancel", "SweepSummary")
+        return told
+
+    def delete_sweep(self, sweep: str, *, if_match: str | None = None) -> None:
+        """Forget a sweep; one that runs is called off."""
+        self._ask("DELETE", f"/api/v1/what-if-sweeps/{part(sweep)}", "None", headers={"If-Match": if_match})

@@ -67,6 +67,8 @@ MODELS: Final = {
     "SnapshotAnswer": "app.answers.clusters",
     "SnapshotSummary": "app.answers.clusters",
     "SparesAnswer": "app.answers.occupancy",
+    "SweepAnswer": "app.answers.sweeps",
+    "SweepSummary": "app.answers.sweeps",
     "TimelineEventDocument": "app.documents.plan_parts",
     "TopologyAnswer": "app.answers.topology",
     "WebhookAnswer": "app.api.v1.webhooks",

@@ -28,6 +28,7 @@ import app.db.feedback_tables
 import app.db.page_tables
 import app.db.replan_tables
 import app.db.running_tables
+import app.db.sweep_tables
 import app.db.webhook_tables  # noqa: F401 - the schema is whole wherever one table of it is known
 from app.db.base import Base
 from app.db.status import PlanKind, PlanStatus

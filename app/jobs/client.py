@@ -12,6 +12,7 @@ from dbos import DBOSClient, EnqueueOptions, WorkflowStatus
 import app.jobs.sqlite_engine  # noqa: F401 - prepares every SQLite connection of the engine
 from app.db.engine import make_engine
 from app.jobs.names import APPLICATION, JobKind
+from app.services.planning.turns import WHAT_IFS
 from app.services.webhooks.webhook_deliveries import Due
 from app.tracing import carried
 
@@ -62,6 +63,10 @@ class JobClient:
     def enqueue_preparation(self, job_id: str, cluster_id: str) -> None:
         """Queue the preparation of a cluster's running plans, under an id that says which they are."""
         self._enqueue(JobKind.PREPARE, job_id, cluster_id)
+
+    def enqueue_what_if(self, job_id: str, sweep_id: str, number: int) -> None:
+        """Queue one failure of a sweep behind all plans; sweeps take turns, each with its next failure."""
+        self._enqueue(JobKind.WHAT_IF, job_id, sweep_id, number, turn=WHAT_IFS + number)
 
     def enqueue_delivery(self, due: Due) -> None:
         """Queue an attempt to deliver a webhook message; few at a time are made to one endpoint."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import structlog
 from sqlalchemy.orm import Session
@@ -18,12 +18,16 @@ from app.db.status import PlanStatus
 from app.db.tables import ClusterRow
 from app.db.tenancy import for_each_owner, for_owner
 from app.jobs.client import DONE, OPEN_JOBS, JobClient
-from app.services.decisions import preparations, replan_solves, timed_replans
+from app.jobs.sweeping import job_id_of
+from app.services.decisions import preparations, replan_solves, sweep_answers, timed_replans
 from app.services.decisions.safe_answers import answer_safely
 from app.services.planning import solves, turns
 from app.services.planning.solves import failure
 from app.services.webhooks import webhook_deliveries
 from app.services.webhooks.webhook_deliveries import Due, Outcome
+
+WHAT_IFS_AT_ONCE: Final = 64
+"""Failures of a sweep that wait in the engine: more than a worker answers between two rounds of its keeper."""
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -34,6 +38,7 @@ def queue_all(sessions: SessionFactory, client: JobClient) -> None:
     queue_plans(sessions, client)
     queue_decisions(sessions, client)
     queue_deliveries(sessions, client)
+    queue_what_ifs(sessions, client)
     queue_preparations(sessions, client)
     answer_the_unanswered(sessions)
 
@@ -92,6 +97,25 @@ def queue_deliveries(sessions: SessionFactory, client: JobClient) -> None:
         return {due.job_id: due for due in webhook_deliveries.due(session, now=now)}
 
     _queue(sessions, client, waiting=waiting, enqueue=client.enqueue_delivery, broke=broke)
+
+
+def queue_what_ifs(sessions: SessionFactory, client: JobClient) -> None:
+    """Queue the next failures of each sweep, a few at a time: sweeps have thousands."""
+
+    def broke(failure: tuple[str, int]) -> None:
+        sweep_id, number = failure
+        error = "The answer broke inside the service; its log says where."
+        with transaction(sessions) as session:
+            sweep_answers.answer(session, sweep_id=sweep_id, number=number, summary=None, state="", error=error)
+
+    def waiting(session: Session) -> dict[str, tuple[str, int]]:
+        found = sweep_answers.due(session, at_once=WHAT_IFS_AT_ONCE)
+        return {job_id_of(*failure): failure for failure in found}
+
+    def enqueue(failure: tuple[str, int]) -> None:
+        client.enqueue_what_if(job_id_of(*failure), *failure)
+
+    _queue(sessions, client, waiting=waiting, enqueue=enqueue, broke=broke)
 
 
 def _queue(

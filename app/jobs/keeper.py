@@ -135,7 +135,7 @@ class Keeper:
             job
             for job in running
             if job.executor_id == context.executor_id
-            and job.kind in (JobKind.SOLVE, JobKind.DECIDE)
+            and job.kind in (JobKind.SOLVE, JobKind.DECIDE, JobKind.WHAT_IF)
             and job.id not in context.solving
         ]
         self._idle = {job.id: self._idle.get(job.id, now) for job in mine}

@@ -22,6 +22,8 @@ class JobKind(StrEnum):
     PREPARE = "prepare_jobs"
     """Work out in advance what to do when a node is lost; last in line for the processor."""
     DELIVER = "deliver_webhook"
+    WHAT_IF = "answer_supposed_failure"
+    """Answer one failure of a sweep, in the queue of solves behind all plans."""
 
     @property
     def queue(self) -> str:
@@ -34,6 +36,7 @@ _QUEUES: Final = {
     JobKind.DECIDE: "decide",
     JobKind.PREPARE: "prepare",
     JobKind.DELIVER: "webhooks",
+    JobKind.WHAT_IF: SOLVE_QUEUE,
 }
 FORMER_QUEUES: Final = ("deliver",)
 """Queues of earlier versions, whose jobs are done to the last."""

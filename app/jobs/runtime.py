@@ -81,12 +81,14 @@ class JobRuntime:
         self._keeper.beat()
         workflows.bind(self._context)
         DBOS(config=self._engine_config())
-        DBOS.listen_queues([*(kind.queue for kind in JobKind), *FORMER_QUEUES])
+        DBOS.listen_queues([*{kind.queue: None for kind in JobKind}, *FORMER_QUEUES])
         DBOS.launch()
         # Kept in the engine's database, one value for all workers: hence one solve per process outside role all.
         slots = settings.solver_slots if settings.role is Role.ALL else 1
         at_once = {JobKind.SOLVE: slots, JobKind.DELIVER: DELIVERIES_AT_ONCE}
         for kind in JobKind:
+            if kind is JobKind.WHAT_IF:  # shares the queue of solves
+                continue
             DBOS.register_queue(
                 kind.queue,
                 worker_concurrency=at_once.get(kind, 1),

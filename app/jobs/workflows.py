@@ -7,7 +7,7 @@ from typing import Final
 from dbos import DBOS
 
 import app.jobs.sqlite_engine  # noqa: F401 - prepares every SQLite connection of the engine
-from app.jobs import deciding, delivering, preparing, solving
+from app.jobs import deciding, delivering, preparing, solving, sweeping
 from app.jobs.context import JobContext
 from app.jobs.names import JobKind
 from app.tracing import job_span
@@ -104,3 +104,15 @@ def deliver_webhook(delivery_id: str, attempts: int) -> str:
 def attempt_delivery(delivery_id: str, attempts: int) -> str:
     """One attempt; see ``delivering.attempt``."""
     return delivering.attempt(_bound(), delivery_id=delivery_id, attempts=attempts)
+
+
+@DBOS.workflow(name=JobKind.WHAT_IF.value)
+def answer_supposed_failure(sweep_id: str, number: int) -> str:
+    """Answer one failure of a sweep."""
+    return attempt_what_if(sweep_id, number)
+
+
+@DBOS.step(name="attempt_what_if")
+def attempt_what_if(sweep_id: str, number: int) -> str:
+    """One attempt; see ``sweeping.attempt``."""
+    return sweeping.attempt(_bound(), sweep_id=sweep_id, number=number)

@@ -25,6 +25,7 @@ from app.web.failures.failure_pages import router as failure_router
 from app.web.failures.job_pages import router as job_router
 from app.web.failures.replan import replan_line
 from app.web.failures.replan_pages import router as replan_router
+from app.web.failures.sweep_pages import router as sweep_router
 from app.web.failures.what_if_pages import router as what_if_router
 from app.web.feedback.run_pages import router as run_router
 from app.web.kept_pages import router as kept_router
@@ -98,6 +99,7 @@ router.include_router(import_router)
 router.include_router(measuring_router)
 router.include_router(job_router)
 router.include_router(failure_router)
+router.include_router(sweep_router)
 router.include_router(what_if_router)
 router.include_router(replan_router)
 router.include_router(webhook_router)

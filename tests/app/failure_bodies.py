@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import httpx2
 from fastapi.testclient import TestClient
 
 from app.documents.cluster import ClusterDocument
@@ -26,14 +27,14 @@ def job_body(name: str, first: str, second: str, **changes: Any) -> dict[str, An
     return {"name": name, "plan": plan_document(first, second), "is_running": True} | changes
 
 
-def store_cluster(client: TestClient) -> None:
+def store_cluster(client: httpx2.Client) -> None:
     """Eight nodes ``n0``, ``n1``, ... of four GPUs, four to a leaf."""
     hosts = [host(f"n{index}", leaf=f"leaf-{index // 4}", gpus=4, cards=4) for index in range(8)]
     document = ClusterDocument.from_cluster(replace(cluster_of(hosts), name=CLUSTER), ())
     assert client.post(f"{API}/clusters", json=document.model_dump(mode="json")).status_code == 201
 
 
-def store_site(client: TestClient) -> None:
+def store_site(client: httpx2.Client) -> None:
     """The cluster with job ``a`` on n0 and n1, job ``b`` on n2 and n3, and spares n6 and n7."""
     store_cluster(client)
     for name, first, second in (("a", "n0", "n1"), ("b", "n2", "n3")):

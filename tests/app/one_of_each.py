@@ -26,6 +26,7 @@ BODIES: dict[str, Any] = {
     "create_event_source": {"name": "watch", "adapter": "plain"},
     "create_job": job_body("mine", "n4", "n5"),
     "create_replan": {},
+    "create_sweep": {"each": "node"},
     "fail_replan": {"problem": "It did not start."},
     "propose_running_plan": {"plan": plan_document("n4", "n5")},
     "receive_events": {"node": "n0", "state": "failed"},
@@ -49,6 +50,7 @@ def one_of_each(client: TestClient) -> dict[str, str]:
         ("webhooks", {"url": "https://secret.example/"}, "webhook"),
         ("plans", plan_body(), "plan"),
         ("keys", {"name": "secret-key", "role": "viewer"}, "key"),
+        ("clusters/eight/what-if-sweeps", {"each": "leaf"}, "sweep"),
         ("clusters/eight/event-sources", {"name": "secret-source", "adapter": "plain"}, "source"),
     ):
         answer = client.post(f"{API}/{path}", json=body)

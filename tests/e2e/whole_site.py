@@ -47,7 +47,11 @@ NO_PAGES: Final = {
     "/sign-in/provider",
 }
 """Files, and what sends the browser on."""
-PARTS: Final = {"/plans/{plan_id}/progress", "/replans/{replan_id}/progress"}
+PARTS: Final = {
+    "/plans/{plan_id}/progress",
+    "/replans/{replan_id}/progress",
+    "/what-if-sweeps/{sweep_id}/progress",
+}
 """Parts that another page takes in."""
 OURS: Final = "two-and-a-spare"
 
@@ -101,6 +105,7 @@ def _addresses(failed: Failed) -> dict[str, list[str]]:
             now, report = datetime.now(UTC), RunReport(STEP_S * slower)
             measured_runs.record_run(session, plan=plan, report=report, ended_at=now, now=now)
     eight, small = f"/clusters/{CLUSTER}", f"/clusters/{OURS}"
+    sweep = where(failed.browser.post(f"{eight}/what-if-sweeps", data={"each": "leaf"}))
     running = json.dumps({"physical_to_logical_map": [[slot % 16 for slot in range(24)]] * 3})
     forms = {
         "/clusters/import": {"cluster": "lab", "pasted": NODES + TABLE, "do": "look"},
@@ -127,6 +132,7 @@ def _addresses(failed: Failed) -> dict[str, list[str]]:
         "/experts/{name}": ["/experts/ours"],
         "/replans/{replan_id}": [failed.address],
         "/replans/{replan_id}/free-nodes": [f"{failed.address}/free-nodes"],
+        "/what-if-sweeps/{sweep_id}": [sweep],
         "/webhooks/{endpoint_id}": [f"/webhooks/{hook}"],
     }
 

@@ -47,6 +47,7 @@ RunningPlanPath = Annotated[
     str, Path(alias="running_plan", description="Id of the running plan.", examples=["0f4d2c8e6b7a4c55"])
 ]
 ReplanPath = Annotated[str, Path(alias="replan", description="Id of the replan.", examples=["0f4d2c8e6b7a4c55"])]
+SweepPath = Annotated[str, Path(alias="sweep", description="Id of the sweep.", examples=["0f4d2c8e6b7a4c55"])]
 WebhookPath = Annotated[str, Path(alias="webhook", description="Id of the webhook.", examples=["0f4d2c8e6b7a4c55"])]
 SnapshotPath = Annotated[
     str, Path(alias="snapshot", description="Id of the snapshot.", examples=["7f6d1c0f9a3b2e45"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -10,6 +11,7 @@ from app.documents.health_events import LossDocument
 from app.documents.long_lists import long_list
 from app.documents.reading import LONGEST_S, Count, Document, Flag, NotNegative, Positive, Prose, Text
 from app.documents.values import ValueDocument
+from app.events.reading import ReportedEvent
 from app.services.decisions.replan_settings import (
     LEAST_WINDOW_S,
     MOST_TIME_LIMIT_S,
@@ -18,11 +20,15 @@ from app.services.decisions.replan_settings import (
 )
 from app.services.decisions.replan_steps import LONGEST_ACTOR
 from app.services.decisions.replans import Answer
+from app.services.decisions.sweeps import SupposedFailure
+from app.services.field_paths import errors_under
 from cluster_models.cluster.topology import MOST_NODES
+from cluster_models.errors import InvalidInput
 from cluster_models.jobs.recovery import RecoveryAction
 
 ActorName = Annotated[str, Field(max_length=LONGEST_ACTOR)]
 MOST_LOSSES: Final = 10_000
+MOST_FAILURES: Final = 2_048
 _DEFAULT: Final = ReplanSettings()
 
 
@@ -139,6 +145,49 @@ class WhatIfDocument(Document):
     losses: Annotated[list[LossDocument], Field(max_length=MOST_LOSSES, min_length=1), long_list(MOST_LOSSES)] = (
         Field(description="Parts of the cluster and what becomes of each.")
     )
+
+    def to_losses(self, now: datetime) -> tuple[ReportedEvent, ...]:
+        """The losses, before names are looked up; raises ``InvalidInput``."""
+        made = []
+        for index, each in enumerate(self.losses):
+            with errors_under(f"losses[{index}]"):
+                made.append(each.to_reported(now, source_id=str(index)))
+        return tuple(made)
+
+
+class SupposedFailureDocument(WhatIfDocument):
+    """Parts that fail together."""
+
+    name: Text = Field(max_length=300, description="Name of the failure, for the report.", examples=["leaf-3"])
+
+
+class SweepDocument(Document):
+    """Failures that are supposed one after the other, each on top of what was reported."""
+
+    each: Text | None = Field(
+        None,
+        max_length=100,
+        description="Each place of this label fails with all its nodes: node, nvlink_domain or a node label such "
+        "as leaf, rack or zone. Absent where failures are listed.",
+        examples=["node"],
+    )
+    failures: Annotated[list[SupposedFailureDocument], Field(max_length=MOST_FAILURES)] = Field(
+        default_factory=list, description="Failures; absent where each place of a label fails.", examples=[[]]
+    )
+
+    def to_failures(self, now: datetime) -> tuple[SupposedFailure, ...]:
+        """The failures that are listed, before names are looked up; raises ``InvalidInput``."""
+        if (self.each is None) == (not self.failures):
+            problem = "is missing" if self.each is None else "contradicts failures"
+            raise InvalidInput("each", self.each, problem, "give either a label, or a list of failures")
+        losses = sum(len(failure.losses) for failure in self.failures)
+        if losses > MOST_LOSSES:
+            raise InvalidInput("failures", losses, "are too many losses", f"give {MOST_LOSSES} in all at most")
+        made = []
+        for index, failure in enumerate(self.failures):
+            with errors_under(f"failures[{index}]"):
+                made.append(SupposedFailure(failure.name, failure.to_losses(now)))
+        return tuple(made)
 
 
 class StepDocument(Document):

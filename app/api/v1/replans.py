@@ -44,7 +44,6 @@ from app.documents.plan import PlanDocument
 from app.documents.serving_plan import ServingPlanDocument
 from app.services.decisions import replan_views, replans, reports, what_if
 from app.services.decisions.replans import Answer, ReplanRecord
-from app.services.field_paths import errors_under
 from app.services.running.plan_contents import AnyPlan
 
 router = APIRouter(tags=["failures"], route_class=BodyRoute)
@@ -81,10 +80,8 @@ def create_replan(
 @router.post("/clusters/{cluster}/what-if")
 def answer_what_if(cluster: ClusterPath, document: WhatIfDocument, service: ServiceDep) -> DecisionAnswer:
     """Decide at once as if these parts failed: the safe answer, in about a second; nothing is stored."""
-    now, losses = datetime.now(UTC), []
-    for index, each in enumerate(document.losses):
-        with errors_under(f"losses[{index}]"):
-            losses.append(each.to_reported(now, source_id=str(index)))
+    now = datetime.now(UTC)
+    losses = document.to_losses(now)
     return DecisionAnswer.make(what_if.answer_losses(service.sessions, reference=cluster, losses=losses, now=now))
 
 

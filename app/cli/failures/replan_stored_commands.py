@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.common_options import DatabaseUrl, DecisionFolder, Json, LaunchFormats, LaunchOptions
+from app.cli.common_options import ClusterName, DatabaseUrl, DecisionFolder, Json, LaunchFormats, LaunchOptions
 from app.cli.endings import reported
 
 app = typer.Typer(help="Look at decisions on failures, approve them, and say how they went.", no_args_is_help=True)
@@ -131,3 +131,26 @@ def cancel(
     from app.cli.failures.replan_stored import run_cancel  # noqa: PLC0415 - see above
 
     run_cancel(replan, problem=problem, by=by, as_json=as_json, database_url=database_url)
+
+
+@app.command()
+@reported
+def sweep(
+    *,
+    cluster: ClusterName,
+    each: Annotated[
+        str | None,
+        typer.Option("--each", metavar="LABEL", help="Each of these fails: node, leaf, rack ...; default: node."),
+    ] = None,
+    failures: Annotated[
+        str | None,
+        typer.Option("--failures", metavar="FILE", help="Failures in place of that: names and losses."),
+    ] = None,
+    worst: Annotated[int, typer.Option("--worst", min=1, max=1000, help="Show so many, the worst first.")] = 20,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Say which of many failures hurts most, and what none of the spares covers; nothing is changed."""
+    from app.cli.failures.sweeping import run_sweep  # noqa: PLC0415 - see above
+
+    run_sweep(cluster, each=each, failures=failures, worst=worst, as_json=as_json, database_url=database_url)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
@@ -16,13 +16,30 @@ from app.events.reading import ReportedEvent, ToldEvent
 from app.services.clusters import aliases, clusters
 from app.services.clusters.clusters import StoredCluster
 from app.services.decisions import replan_problems, safe_answers
+from app.services.decisions.replan_problems import Situation
 from app.services.decisions.replan_views import AnswerView, view_of
 from app.services.errors import Conflict
 from cluster_models.cluster.topology import Cluster
 from cluster_models.errors import InvalidInput
 from cluster_models.health.events import EntityKind, HealthEvent, HealthState
+from cluster_models.jobs.recovery import BatchDecision
+from readers.proposal.aliases import AliasTable
+from solver.replanning.shared import SharedProblem
 
 SOURCE: Final = "what-if"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Problem that losses put, with what was prepared for the jobs that they hit."""
+
+    situation: Situation
+    problem: SharedProblem
+    prepared: list[dict[str, Any]]
+
+    def decision(self) -> BatchDecision:
+        """The safe answer, without a search."""
+        return safe_answers.work_out(self.problem, self.prepared)
 
 
 def answer_losses(
@@ -34,22 +51,32 @@ def answer_losses(
     there.
     """
     with transaction(sessions) as session:  # the cluster may be frozen for the first time
-        cluster = clusters.get_cluster(session, reference=reference)
-        supposed = _looked_up(session, cluster, losses)
-        found = replan_problems.situation(session, cluster_id=cluster.id, replan_id="", now=now, supposed=supposed)
-        if not found.base:
-            raise Conflict(f"No job runs on the cluster {cluster.name!r}: there is nothing to decide.")
-        problem = safe_answers.problem_of(session, found)
-        prepared = safe_answers.prepared_for(session, problem, found)
-    decision = safe_answers.work_out(problem, prepared)
+        question = question_of(session, reference=reference, losses=losses, now=now)
+    found, decision = question.situation, question.decision()
     with sessions() as session:
         return replace(view_of(session, decision, found.base), cluster=found.snapshot.cluster)
 
 
-def _looked_up(
-    session: Session, cluster: StoredCluster, losses: Sequence[ReportedEvent]
+def question_of(session: Session, *, reference: str, losses: Sequence[ReportedEvent], now: datetime) -> Question:
+    """The question that losses put on top of what was reported; raises as ``answer_losses`` does."""
+    cluster = clusters.get_cluster(session, reference=reference)
+    supposed = looked_up(cluster, losses, aliases.read_aliases(session, cluster_id=cluster.id))
+    found = replan_problems.situation(session, cluster_id=cluster.id, replan_id="", now=now, supposed=supposed)
+    if not found.base:
+        raise no_jobs(cluster.name)
+    problem = safe_answers.problem_of(session, found)
+    return Question(found, problem, safe_answers.prepared_for(session, problem, found))
+
+
+def no_jobs(cluster_name: str) -> Conflict:
+    """The refusal where no job runs."""
+    return Conflict(f"No job runs on the cluster {cluster_name!r}: there is nothing to decide.")
+
+
+def looked_up(
+    cluster: StoredCluster, losses: Sequence[ReportedEvent], table: AliasTable
 ) -> tuple[HealthEvent, ...]:
-    table = aliases.read_aliases(session, cluster_id=cluster.id)
+    """Losses by the cluster's own names; raises ``InvalidInput`` of parts that it has not."""
     told = resolve(losses, source=SOURCE, cluster=cluster.cluster, aliases=table)
     for index, each in enumerate(losses):
         if each.state is HealthState.RECOVERED:

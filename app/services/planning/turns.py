@@ -19,7 +19,9 @@ from app.db.status import OPEN_STATUSES
 from app.db.tables import PlanRow
 
 BACKGROUND: Final = 1_000_000_000
-"""First turn of plans in the background; the engine's priorities reach to twice that."""
+"""First turn of plans in the background."""
+WHAT_IFS: Final = 2 * BACKGROUND
+"""First turn of supposed failures, which come after all plans; the engine's priorities end a little later."""
 
 
 def take_turn(session: Session, *, plan_id: str, background: bool) -> None:

@@ -16,7 +16,7 @@ from app.documents.reading import problems_of
 from app.events.reading import ReportedEvent
 from app.resources import service_of
 from app.services.clusters import clusters
-from app.services.decisions import what_if
+from app.services.decisions import sweeps, what_if
 from app.services.decisions.replan_views import AnswerView
 from app.services.errors import Conflict
 from app.web.clusters.gpu_grid import place_words
@@ -109,6 +109,7 @@ def _page(
         nodes=set(nodes),
         switches=set(switches),
         switch_choices=switch_choices(stored.cluster),
+        labels=sweeps.labels_of(stored.cluster),
         found=tuple(found),
         view=None if made is None else decision_view(made),
         asked=[*nodes, *(switch.replace(":", " ", 1) for switch in switches)],

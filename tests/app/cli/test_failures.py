@@ -157,3 +157,17 @@ def test_what_comes_too_early_is_refused(capsys: pytest.CaptureFixture[str]) -> 
     for command in ("complete", "approve"):
         assert main(["replans", command, replan]) == 2
         assert f"The replan '{replan}' is collecting" in capsys.readouterr().err
+
+
+def test_a_sweep_ranks_failures_in_this_process(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Nodes a and b hold the job and c can take it over; a list of failures comes from a file."""
+    assert main(["replans", "sweep", NAME, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["status"], found["failures"]) == ("finished", 3)
+    assert {each["name"] for each in found["worst"][:2]} == {"a", "b"}
+    (tmp_path / "both.yaml").write_text("- {name: both, losses: [{node: a}, {node: b}]}")
+    assert main(["replans", "sweep", NAME, "--failures", "both.yaml"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "both" in out
+    assert "1 of 1 failure answered, finished." in out
+    assert main(["replans", "sweep", NAME, "--each", "node", "--failures", "both.yaml"]) == 2

@@ -13,7 +13,7 @@ import pytest
 from app.db.engine import transaction
 from app.db.replan_tables import ReplanRow
 from app.db.status import ReplanStatus
-from app.services.decisions import replan_settings, replan_solves, replans
+from app.services.decisions import replan_settings, replan_solves, replans, sweep_answers
 from app.services.decisions.replan_settings import ReplanSettings
 from app.services.decisions.safe_answers import answer_safely
 from app.services.running import occupancy
@@ -242,3 +242,20 @@ def test_free_nodes_that_are_no_spares_are_offered_and_priced(failed: Failed) ->
     with failed.service.read_sessions() as session:
         cluster_id = replans.get_replan(session, replan_id=failed.replan_id).cluster_id
         assert occupancy.spare_names(session, cluster_id=cluster_id) == ("n4", "n5", "n6", "n7")
+
+
+def test_a_sweep_is_asked_for_watched_and_called_off(failed: Failed) -> None:
+    """From the page of one what-if to the ranked answers; its progress says when there is nothing more to come."""
+    asked = failed.browser.get(f"/clusters/{CLUSTER}/what-if").text
+    assert "each leaf" in asked
+    address = where(failed.browser.post(f"/clusters/{CLUSTER}/what-if-sweeps", data={"each": "leaf"}))
+    sweep_id = address.rpartition("/")[2]
+    shown = failed.browser.get(address).text
+    assert "0 of 2 failures answered, running." in shown
+    assert "Plan-Finished" not in failed.browser.get(f"{address}/progress").headers
+    with transaction(failed.service.sessions) as session:
+        sweep_answers.work_out(lambda do: do(session), sweep_id=sweep_id, number=0)
+    assert "leaf-0" in failed.browser.get(address).text
+    assert where(failed.browser.post(f"{address}/cancel")) == address
+    assert "1 of 2 failures answered, cancelled." in failed.browser.get(address).text
+    assert failed.browser.get(f"{address}/progress").headers["Plan-Finished"] == "yes"
