@@ -31,7 +31,7 @@ from solver.placement.bounds import placement_bound_s
 from solver.placement.cluster_fabrics import fabrics, mixed_fabrics, regrouped
 from solver.placement.fabric import Fabric
 from solver.placement.geometry import geometry
-from solver.placement.local_search import search_placement
+from solver.placement.local_search import bad_nodes_together, search_placement
 from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import Candidate, prepare
 
@@ -186,8 +186,8 @@ def _placed(
     found = []
     for kinds in _ways(problem, configuration, fabric):
         candidate = prepare(problem, fabric, batch_of(configuration), configuration.stage_layers, kinds)
-        moves = MOVES * options.effort
-        assignment = search_placement(candidate.placement, moves=moves, seed=options.seed).assignment
+        moves, start = MOVES * options.effort, bad_nodes_together(candidate.placement)
+        assignment = search_placement(candidate.placement, moves=moves, seed=options.seed, start=start).assignment
         misfit = bool((candidate.memory.total_bytes > candidate.memory.limit_bytes).any())
         step_s = float(step_seconds(assignment, candidate.placement.arrays)[0])
         found.append((misfit, step_s, candidate, assignment))

@@ -77,8 +77,8 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
     """One training workload.
 
     Degrees are called tensor, pipeline, data, context, expert, expert_tensor, virtual_pipeline and micro_batch
-    (sequences).  ``recompute_layers``, ``sharding_ranks``, ``optimizer_offload`` (percent) and ``head_ranks`` are
-    pinned and forbidden like a degree, and may be 0.
+    (sequences).  ``recompute_layers``, ``sharding_ranks``, ``optimizer_offload`` (percent), ``offloaded_layers``
+    and ``head_ranks`` are pinned and forbidden like a degree, and may be 0.
     """
 
     sequence_length: Annotated[Count, Field(le=LONGEST_SEQUENCE)] = Field(
@@ -197,7 +197,8 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
     pinned: Annotated[dict[str, Whole], _by_name(Count, WholeNumber)] = Field(
         default_factory=dict,
         max_length=_MOST_VALUES,
-        description="Degrees, recompute_layers, sharding_ranks, optimizer_offload or head_ranks with one value.",
+        description="Degrees, recompute_layers, sharding_ranks, optimizer_offload, offloaded_layers or head_ranks "
+        "with one value.",
         examples=[{"tensor": 8}],
     )
     forbidden: Annotated[
@@ -206,8 +207,8 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
     ] = Field(
         default_factory=dict,
         max_length=_MOST_VALUES,
-        description="Values that a degree, recompute_layers, sharding_ranks, optimizer_offload or head_ranks must "
-        "not take.",
+        description="Values that a degree, recompute_layers, sharding_ranks, optimizer_offload, offloaded_layers "
+        "or head_ranks must not take.",
         examples=[{"context": [2, 4]}],
     )
     max_gpus: Count | None = Field(None, description="GPUs to use at most; absent = all.", examples=[128])

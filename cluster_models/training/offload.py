@@ -24,14 +24,35 @@ def offload_refusal(workload: TrainingWorkload) -> str:
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-def can_offload_layers(workload: TrainingWorkload) -> bool:
-    """Whether a run's activations may wait in the nodes' memory, layer by layer, on one pipeline rank.
+def layers_refusal(workload: TrainingWorkload) -> str:
+    """Why the activations of no layer may wait in the nodes' memory, as a clause; empty where they may.
 
     Transformer Engine copies them, not beside CUDA graphs; ``TransformerConfig`` refuses recomputation beside it.
     """
-    framework = workload.framework
-    allowed = Offload.ACTIVATIONS in workload.offload and Recompute.NONE in workload.recompute
-    return allowed and framework.activation_offload and framework.cuda_graphs is CudaGraphs.NONE
+    framework, pinned, forbidden = workload.framework, workload.pinned, workload.forbidden
+    reasons = {
+        "goes with offload activations": Offload.ACTIVATIONS not in workload.offload,
+        f"is not what {framework.name} can": not framework.activation_offload,
+        "does not go with CUDA graphs": framework.cuda_graphs is not CudaGraphs.NONE,
+        "goes with recompute none": Recompute.NONE not in workload.recompute,
+        "goes with pipeline 1": pinned.get("pipeline", 1) > 1 or 1 in forbidden.get("pipeline", ()),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def offloaded_layers(workload: TrainingWorkload, layers: int) -> list[int]:
+    """Numbers of layers, increasing, whose activations plans of a model with so many ``layers`` may offload.
+
+    One layer stays at least.  Without 0 among them every plan has one pipeline rank and recomputes nothing.
+    """
+    pinned, forbidden = workload.pinned.get("offloaded_layers"), workload.forbidden.get("offloaded_layers", ())
+    found = range(1 if layers_refusal(workload) else layers)
+    return [count for count in found if count not in forbidden and pinned in {None, count}]
+
+
+def must_offload_layers(workload: TrainingWorkload) -> bool:
+    """Whether every plan offloads the activations of some layers."""
+    return workload.pinned.get("offloaded_layers", 0) > 0 or 0 in workload.forbidden.get("offloaded_layers", ())
 
 
 def offloads_with(style: OptimizerOffload, sharding: Sharding) -> bool:

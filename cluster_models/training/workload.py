@@ -114,7 +114,7 @@ DEGREE_NAMES: Final = (
     "micro_batch",
 )
 """The degrees a workload may pin or forbid; ``micro_batch`` counts sequences."""
-OPTION_NAMES: Final = ("recompute_layers", "sharding_ranks", "optimizer_offload", "head_ranks")
+OPTION_NAMES: Final = ("recompute_layers", "sharding_ranks", "optimizer_offload", "offloaded_layers", "head_ranks")
 """Options with a size that a workload may pin or forbid as well; 0 is a size."""
 WHOLE_OFFLOAD: Final = 100
 """All optimizer states are offloaded: shares are counted in percent."""

@@ -10,7 +10,7 @@ from cluster_models.training.context_exchange import exchange_refusal, usable_ex
 from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.interleaving import Interleaving, takes_group_sizes
-from cluster_models.training.offload import can_offload_layers, offload_percents
+from cluster_models.training.offload import offload_percents, offloaded_layers
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.degrees.enumeration import expert_tensor_legal
@@ -36,7 +36,7 @@ def limits(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> Iterator[Rema
     yield from _limits_of_sharding(workload)
     if max(offload_percents(workload), default=0):
         yield remark("limit_offload")
-    if can_offload_layers(workload):
+    if len(offloaded_layers(workload, architecture.layers)) > 1:
         yield remark("limit_offloaded_layers")
     yield from _limits_of_exchange(architecture, workload)
     if architecture.layers > 1 and workload.pinned.get("virtual_pipeline") != 1:

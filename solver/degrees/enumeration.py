@@ -23,7 +23,7 @@ from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import ATTENDING, Mixer
 from cluster_models.training.context_exchange import exchange_codes
 from cluster_models.training.frameworks import Framework
-from cluster_models.training.offload import least_offload, may_offload
+from cluster_models.training.offload import least_offload, may_offload, must_offload_layers
 from cluster_models.training.plan import RankOrder
 from cluster_models.training.schedules import can_run
 from cluster_models.training.workload import Sharding, TrainingWorkload
@@ -144,8 +144,8 @@ def _grids(
                 continue
             for pipeline in _allowed(workload, "pipeline", _divisors(world // cell)):
                 data = world // cell // pipeline
-                legal = pipeline <= architecture.layers and workload.global_batch % data == 0
-                if legal and _allowed(workload, "data", [data]):
+                most = 1 if must_offload_layers(workload) else architecture.layers
+                if pipeline <= most and workload.global_batch % data == 0 and _allowed(workload, "data", [data]):
                     yield Grid(tensor, context, pipeline, data)
 
 

@@ -12,7 +12,13 @@ from cluster_models.training.context_exchange import exchange_refusal, usable_ex
 from cluster_models.training.framework_choices import ContextExchange, Optimizer
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, frameworks
 from cluster_models.training.interleaving import Interleaving
-from cluster_models.training.offload import offload_percents, offload_refusal, offloads_with
+from cluster_models.training.offload import (
+    layers_refusal,
+    offload_percents,
+    offload_refusal,
+    offloaded_layers,
+    offloads_with,
+)
 from cluster_models.training.optimizer_states import MasterFormat, MomentFormat
 from cluster_models.training.recompute import default_modules, recomputable_modules
 from cluster_models.training.workload import (
@@ -40,6 +46,7 @@ def check_workload(problem: PlanningProblem, fabrics: Sequence[Fabric], mixed: S
     _check_adapters(problem)
     _check_sharding(problem.workload)
     _check_model(problem)
+    _check_offloaded_layers(problem)
     _check_recomputation(problem)
     _check_states(problem.workload)
     _check_offload(problem.workload)
@@ -328,6 +335,18 @@ def _check_offload(workload: TrainingWorkload) -> None:
             f"{framework.name} offloads states with sharding {names}",
             f"allow {names}",
         )
+
+
+def _check_offloaded_layers(problem: PlanningProblem) -> None:
+    """Where the activations of layers must be offloaded, they can be, of as many."""
+    workload, layers = problem.workload, problem.architecture.layers
+    if offloaded_layers(workload, layers):
+        return
+    pinned, name = workload.pinned.get("offloaded_layers"), "offloaded_layers"
+    field = f"workload.{'forbidden' if pinned is None else 'pinned'}.{name}"
+    value = workload.forbidden[name] if pinned is None else pinned
+    problem_found = layers_refusal(workload) or f"leaves no number below the {layers} layers of the model"
+    raise InvalidWorkload(field, value, problem_found, "allow 0; docs/memory_options.md says what else it takes")
 
 
 def _check_expert_tensor(problem: PlanningProblem) -> None:

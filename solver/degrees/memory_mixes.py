@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cluster_models.training.frameworks import Framework
+from cluster_models.training.offload import must_offload_layers
 from cluster_models.training.recompute import INSIDE_MOE, default_modules, recomputable_modules
 from cluster_models.training.workload import Recompute, RecomputeModule
 from solver.candidates import RECOMPUTE_CODES, CandidateBatch, IntArray, module_code, modules_of
@@ -41,6 +42,8 @@ def mixes_of(problem: PlanningProblem) -> tuple[Mix, ...]:
     if workload.pinned.get(name) or 0 in workload.forbidden.get(name, ()):
         return ()
     found = [NOTHING] * (Recompute.NONE in workload.recompute)
+    if must_offload_layers(workload):
+        return tuple(found)
     if Recompute.SELECTIVE in workload.recompute:
         found += [Mix(SELECTIVE, code) for code in _module_codes(problem)]
     return (*found, *[Mix(FULL)] * (Recompute.FULL in workload.recompute))
@@ -49,7 +52,8 @@ def mixes_of(problem: PlanningProblem) -> tuple[Mix, ...]:
 def limits_of(problem: PlanningProblem, most: int) -> list[int]:
     """Numbers of layers, increasing, to which full recomputation of chunks of up to ``most`` may be limited."""
     workload, name = problem.workload, "recompute_layers"
-    if Recompute.FULL not in workload.recompute or not workload.framework.recompute_blocks:
+    allowed = Recompute.FULL in workload.recompute and not must_offload_layers(workload)
+    if not allowed or not workload.framework.recompute_blocks:
         return []
     pinned = workload.pinned.get(name)
     sizes: Sequence[int] = range(1, most) if pinned is None else [pinned] * (pinned > 0)

@@ -22,7 +22,7 @@ import numpy as np
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.training.framework_choices import OptimizerOffload
 from cluster_models.training.frameworks import Framework
-from cluster_models.training.offload import can_offload_layers, offload_percents
+from cluster_models.training.offload import must_offload_layers, offload_percents
 from cluster_models.training.workload import WHOLE_OFFLOAD
 from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray, select_rows
 from solver.costs.layers import Layers
@@ -41,6 +41,7 @@ from solver.degrees.memory_mixes import (
 )
 from solver.degrees.mix_rivals import Crossing, KnownLayers, least_of, overlaps
 from solver.degrees.stage_costs import LayersByKind, memory_accounts
+from solver.degrees.waiting_layers import numbers_of_layers, only_waiting, waiting
 from solver.problem import PlanningProblem
 
 LayerSeconds = list[FloatArray]
@@ -98,6 +99,9 @@ def screened(
     costs host time, so that mixes that dispatch again may be quicker though nothing need be recomputed.
     """
     tried = Tried(problem, batch, layers, stage_kind, memory_accounts(problem, kinds, batch, layers, domain))
+    if must_offload_layers(problem.workload):
+        nothing = np.empty(0, dtype=np.int64)
+        return Screened(waiting(tried), nothing, tried.take(nothing))
     most, limit = levels_of(problem)[-1]
     ends = policies_of([NOTHING, most], problem.workload.framework)
     excess = tried.excess_bytes(ends)
@@ -153,11 +157,11 @@ class Tried:
     def may_offload_layers(self) -> bool:
         """Whether activations of the candidates' layers may wait in the nodes' memory."""
         plain = NOTHING in mixes_of(self.problem) and len(self.batch) > 0 and int(self.batch.pipeline[0]) == 1
-        return plain and can_offload_layers(self.problem.workload)
+        return plain and len(numbers_of_layers(self.problem)) > 0
 
     def most_layers(self) -> IntArray:
         """(n,) the most layers whose activations may wait."""
-        return np.full(len(self.batch), self.problem.architecture.layers - 1, dtype=np.int64)
+        return np.full(len(self.batch), numbers_of_layers(self.problem)[-1])
 
     def offloading_layers(self, layers: IntArray) -> Tried:
         """The candidates with the activations of ``layers`` (n,) offloaded."""
@@ -170,17 +174,6 @@ class Tried:
     def plain_excess_bytes(self) -> FloatArray:
         """(n,) what the fullest GPU needs beyond its memory with nothing run again."""
         return self.excess_bytes(policies_of([NOTHING], self._framework))[:, 0]
-
-    def _waiting(self) -> MixedRows:
-        """Those that fit with the activations of some layers offloaded, of the fewest, and not with none."""
-        low, high = np.zeros(len(self.batch), dtype=np.int64), self.most_layers()
-        while (low < high).any():
-            middle = (low + high) // 2
-            fits = self.offloading_layers(middle).plain_excess_bytes() <= 0
-            low, high = np.where(fits, low, np.minimum(middle + 1, high)), np.where(fits, middle, high)
-        found = self.offloading_layers(high)
-        excess = found.plain_excess_bytes()
-        return found.rows_with(NOTHING, np.flatnonzero((high > 0) & (excess <= 0)), excess)
 
     def most_percent(self) -> IntArray:
         """(n,) the greatest percent of optimizer states that nodes have room for and plans may offload.
@@ -235,7 +228,7 @@ class Tried:
         columns = np.column_stack([fits[:, 0], self._kept(policies, added, fits[:, 1:], crossing, percent[:, 1:])])
         if fits[:, 0].any():
             self._drop_beaten(policies, added, columns, self._limited_s(limit, known.apart), crossing, percent)
-        parts = [self._waiting()] if self.may_offload_layers else []
+        parts = [only_waiting(self)] if self.may_offload_layers else []
         saved = np.isin(np.arange(len(columns)), [part.candidate for part in parts])
         nearest, nothing = excess.argmin(axis=1), np.flatnonzero(~columns.any(axis=1) & ~saved)
         columns[nothing, nearest[nothing]] = True

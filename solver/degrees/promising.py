@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from cluster_models.cluster.gpus import GpuKind
+from cluster_models.training.offload import must_offload_layers
 from cluster_models.training.schedules import PipelineSchedule
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.costs.recomputation import RecomputePolicies
@@ -252,6 +253,8 @@ def _any_fits(problem: PlanningProblem, gpu: GpuKind, batch: CandidateBatch, *, 
             and (tried.offloading_layers(tried.most_layers()).plain_excess_bytes() <= 0).any()
         ):
             return True
+        if must_offload_layers(problem.workload):
+            continue
         for level in reversed(levels_of(problem)):
             policies = RecomputePolicies.of(with_mix(part, *level), problem.workload.framework)
             if (tried.accounts[0].excess_bytes(policies) <= 0).all(axis=1).any():

@@ -154,6 +154,7 @@ def in_shape(
             "recompute_layers": configuration.recompute_layers,
             "sharding_ranks": configuration.sharding_ranks,
             "optimizer_offload": configuration.optimizer_offload,
+            "offloaded_layers": configuration.offloaded_layers,
             **({"head_ranks": configuration.head_ranks} if configuration.head_ranks else {}),
         },
         recompute=(configuration.recompute,),

@@ -120,6 +120,55 @@ def test_the_fewest_layers_with_which_a_candidate_fits_wait() -> None:
     assert saved > 0
 
 
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({"pinned": {"offloaded_layers": 2}}, {2}),
+        ({"forbidden": {"offloaded_layers": (0, 1, 4)}}, {2, 5}),
+        ({"forbidden": {"offloaded_layers": (0, 1, 2, 4)}}, {3, 5}),
+        ({"pinned": {"offloaded_layers": 0}}, {0}),
+    ],
+)
+def test_numbers_of_layers_are_pinned_and_forbidden(asked: dict[str, Any], found: set[int]) -> None:
+    """Of those allowed the fewest that fit, or the most where none does: also of what would fit without."""
+    whole = crowded(**{"pinned": {}} | asked)
+    rows = price_candidates(whole, fabrics_of(whole))
+    assert set(rows.batch.offloaded_layers.tolist()) == found
+    assert (rows.excess_bytes <= 0).any()
+    if 0 not in found:
+        assert (rows.batch.pipeline == 1).all()
+        assert not rows.batch.recompute.any()
+        assert len(np.unique(rows.candidate)) == len(rows)
+
+
+def test_a_plan_keeps_the_number_that_is_pinned() -> None:
+    """And passes the check, which refuses another."""
+    pinned = {"pipeline": 1, "tensor": 1, "context": 1, "micro_batch": 1, "offloaded_layers": 3}
+    asked = crowded(pinned=pinned)
+    found = planned(asked, EXACT)
+    assert found.configuration.offloaded_layers == 3
+    assert check_plan(found, asked) == ()
+    other = replace(found, configuration=replace(found.configuration, offloaded_layers=2))
+    assert any("offloaded_layers is 2" in line for line in check_plan(other, asked))
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem_found"),
+    [
+        ({"pinned": {"offloaded_layers": 6}}, "below the 6 layers"),
+        ({"pinned": {"offloaded_layers": 1}, "offload": (Offload.NONE,)}, "offload activations"),
+        ({"pinned": {"offloaded_layers": 1, "pipeline": 2}}, "pipeline 1"),
+        ({"pinned": {"offloaded_layers": 1}, "recompute": (Recompute.FULL,)}, "recompute none"),
+        ({"forbidden": {"offloaded_layers": (0,)}, "framework": framework("megatron-core-0.12")}, "is not what"),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(changes: dict[str, Any], problem_found: str) -> None:
+    """With the field, before anything is priced."""
+    with pytest.raises(InvalidInput, match=problem_found) as caught:
+        planned(crowded(**changes))
+    assert "offloaded_layers" in str(caught.value)
+
+
 def test_a_plan_offloads_where_that_is_faster_than_running_again() -> None:
     """It passes the check, costs no more than the best without, and is predicted as it was planned."""
     asked = crowded(recompute=(Recompute.NONE, Recompute.FULL))
