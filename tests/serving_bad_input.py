@@ -96,6 +96,7 @@ BAD: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
     "percentile in percent": ({"limit_percentile": 99}, "limit_percentile", "must be less than 1"),
     "prefix of the whole prompt": ({"prefix_share": 1.0}, "prefix_share", "must be less than 1"),
     "negative imbalance": ({"decode_imbalance": -0.1}, "decode_imbalance", "must be at least 0"),
+    "imbalance of a dense model": ({"decode_imbalance": 0.1}, "decode_imbalance", "llama-3.1-8b has no experts"),
     "adapters beside what there are": (
         {"adapters": {"count": 4, "rank": 8, "resident": 5}},
         "adapters.resident",
@@ -143,6 +144,12 @@ BAD: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
         "trace",
         "row 1: arrival_s must be a finite number, not negative",
     ),
+    "trace with cells of no column": (
+        _trace("0,5,5\n1,5,5,7\n"),
+        "trace",
+        "row 2: has more cells than the head",
+    ),
+    "trace of one request": (_trace("3,5,5\n"), "trace", "its only request arrives at 3 s, which is no rate"),
     "trace with a number that is none": (
         _trace("0,5,5\n1,nan,5\n"),
         "trace",

@@ -135,7 +135,13 @@ def _rows(text: str) -> Iterator[Mapping[str, Any]]:
     text = text.removeprefix("\ufeff").lstrip()
     if not text.startswith("{"):
         try:
-            yield from csv.DictReader(io.StringIO(text), strict=True, skipinitialspace=True)
+            reader = csv.DictReader(io.StringIO(text), strict=True, skipinitialspace=True)
+            for row, cells in enumerate(reader, start=1):
+                more = cells.get(None, [])  # where DictReader keeps what has no column
+                if any(more):
+                    problem, remedy = f"row {row}: has more cells than the head", "give every cell a column"
+                    raise InvalidWorkload(_FIELD, ", ".join(more)[:60], problem, remedy)
+                yield cells
         except csv.Error as error:
             raise InvalidWorkload(_FIELD, None, f"is no CSV: {error}", "check its quotes") from error
         return

@@ -8,7 +8,6 @@ from cluster_models.errors import InvalidConfiguration, InvalidInput, InvalidMod
 from cluster_models.model.architecture import Architecture
 from cluster_models.routing.counts import loads_of_model
 from cluster_models.serving.engines import ServingEngine
-from cluster_models.serving.routing import ServedRouting
 from cluster_models.serving.workload import ServingConfiguration, ServingWorkload, Worker
 
 
@@ -44,8 +43,7 @@ def check_serving(
             f"{engine.name} has no speculative decoding",
             "leave it out",
         )
-    if workload.routing is not None:
-        _check_routing(architecture, workload.routing)
+    _check_experts(architecture, workload)
     if workload.adapters is not None:
         _check_adapters(architecture, engine)
     for pool, field in ((configuration.prefill, "prefill"), (configuration.decode, "decode")):
@@ -53,10 +51,15 @@ def check_serving(
             _check_worker(architecture, engine, pool.worker, field if configuration.is_split else "worker")
 
 
-def _check_routing(architecture: Architecture, routing: ServedRouting) -> None:
-    """Raise ``InvalidWorkload`` where counts are not of this model's experts."""
+def _check_experts(architecture: Architecture, workload: ServingWorkload) -> None:
+    """Raise ``InvalidWorkload`` where counts, or what is said of experts, are not of this model's."""
+    for name in ("prefill_imbalance", "decode_imbalance"):
+        if architecture.experts is None and (value := getattr(workload, name)) is not None:
+            raise InvalidWorkload(f"workload.{name}", value, f"{architecture.name} has no experts", "leave it out")
+    if workload.routing is None:
+        return
     try:
-        loads_of_model(architecture, routing.workloads)
+        loads_of_model(architecture, workload.routing.workloads)
     except InvalidInput as error:
         raise InvalidWorkload(f"workload.{error.field}", error.value, error.problem, error.remedy) from error
 

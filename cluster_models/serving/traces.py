@@ -89,7 +89,8 @@ class Trace:
         """Mean rate from the first arrival to the last; raises ``InvalidWorkload`` where all come at once."""
         span = self.arrivals_s[-1] - self.arrivals_s[0]
         if span <= 0:
-            problem = f"its {self.requests} requests all arrive at {self.arrivals_s[0]:g} s, which is no rate"
+            every = f"its {self.requests} requests all arrive" if self.requests > 1 else "its only request arrives"
+            problem = f"{every} at {self.arrivals_s[0]:g} s, which is no rate"
             raise InvalidWorkload("workload.trace", None, problem, "give two arrivals at least, at different times")
         return (self.requests - 1) / span
 

@@ -39,7 +39,8 @@ def serving_problem(
         field = f"others[{index}].workload"
         if given := [name for name in GOAL_FIELDS if name in workload.model_fields_set]:
             reason = "stands in the workload of the first model, for all of them"
-            raise InvalidInput(f"{field}.{given[0]}", getattr(workload, given[0]), reason, "leave it out here")
+            value = workload.model_dump(mode="json")[given[0]]
+            raise InvalidInput(f"{field}.{given[0]}", value, reason, "leave it out here")
         try:
             models.append(workload.served(architecture))
             _check_pins(models[-1], goal.pinned)

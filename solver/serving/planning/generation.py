@@ -190,6 +190,8 @@ def _converged(columns: _Columns, left_s: Callable[[], float], tell: Callable[[]
         if not columns.lacking:
             program = columns.program(whole=False)
             outcome, _ = relaxation(program, left_s)
+            if left_s() <= 0:
+                return None
         if outcome is None or outcome.duals is None:
             if not is_first or (outcome is not None and outcome.status is not IlpStatus.INFEASIBLE):
                 return None

@@ -37,6 +37,8 @@ from solver.serving.planning.zones import MOST_CUT, IslandClass, Zone
 
 GPU_TIE: Final = 1e-7
 """Cost of a GPU beside a maximum, over the largest single term of it: the smallest of equal plans is taken."""
+LEAST_LOAD: Final = 1e-5
+"""Share of the largest load of a group that groups must take: solvers round less to no group at all."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,7 +143,8 @@ def build_program(
         if not demand.load:
             terms = [(column, 1.0) for column, _ in terms]
         upper = demand.load if demand.is_exact else np.inf
-        demand_rows.append(builder.add_row(terms, lower=demand.load or 1.0, upper=upper))
+        least = 0.0 if demand.is_exact else LEAST_LOAD * max((load for _, load in terms), default=0.0)
+        demand_rows.append(builder.add_row(terms, lower=max(demand.load or 1.0, least), upper=upper))
     parts, part_rows = _part_rows(builder, offers, number, classes, sizes)
     patterns = _pattern_rows(builder, parts, classes)
     for limit, price in (

@@ -19,12 +19,12 @@ from cluster_models.serving.goal import ServingObjective
 from cluster_models.training.plan import StopReason
 from solver.ilp import IlpStatus
 from solver.problem import SearchOptions
-from solver.serving.planning.found import Found, better_of
+from solver.serving.planning.found import Found
 from solver.serving.planning.generation import Generated, generated
 from solver.serving.planning.groups import Group
 from solver.serving.planning.islands import Site
 from solver.serving.planning.offers import Priced, demand, offers_of, priced, priced_groups, workers_of
-from solver.serving.planning.placing import place
+from solver.serving.planning.placing import PlacedGroup, place
 from solver.serving.planning.pricing import worker_table
 from solver.serving.planning.program import Offer, build_program, gpu_tie, read
 from solver.serving.planning.reports import ServingReports
@@ -55,7 +55,7 @@ def search(problem: ServingProblem, site: Site, options: SearchOptions, reports:
     made = generated(problem, site, zones, first, options, reports, draft)
     best = _found(problem, site, zones, made)
     if reports.left_s() <= 0 and reports.best is not None:
-        return _ended(better_of(best, reports.best, problem.goal.objective), options, reports)
+        return _ended(reports.settle(best), options, reports)
     if made.solved is None or made.solved.outcome.status is IlpStatus.INFEASIBLE:
         return _ended(replace(best, stopped_by=StopReason.PROVEN), options, reports)
     if best.settled:
@@ -130,6 +130,8 @@ def _better(
         return best
     picked = read(solved.program, offers, solved.outcome.values)
     placed = place(picked, offers, classes_of(site.islands, zones), site)
+    if not _serves_all(problem, placed):
+        return best
     settled = tuple(
         settle(model, served, placed, site, problem.goal) for model, served in enumerate(problem.models)
     )
@@ -139,6 +141,11 @@ def _better(
         return best
     bound = max(best.bound, objective) if problem.goal.objective.is_maximum else min(best.bound, objective)
     return replace(best, settled=settled, objective=objective, bound=bound)
+
+
+def _serves_all(problem: ServingProblem, placed: Sequence[PlacedGroup]) -> bool:
+    """Whether every model has a group: a load that solvers take for none needs one all the same."""
+    return len({each.group.model for each in placed}) == len(problem.models)
 
 
 def _better_in_zones(
@@ -185,6 +192,8 @@ def _shortest(
     if solved.outcome.values is None:
         return best
     placed = place(read(program, offers, solved.outcome.values), offers, classes, site)
+    if not _serves_all(problem, placed):
+        return best
     settled = tuple(
         settle(model, served, placed, site, goal, wanted)
         for model, (served, wanted) in enumerate(zip(problem.models, demands, strict=True))

@@ -62,6 +62,14 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
         yield client
 
 
+def test_folded_fields_open_where_they_are_filled_or_wrong(client: TestClient) -> None:
+    """Adapters and experts stay closed otherwise."""
+    wrong = client.post("/plans/new/serving", data=_form(**{"adapters.count": "4"}), headers=HEADERS).text
+    for text, adapters in ((client.get("/plans/new/serving").text, None), (wrong, " open")):
+        folds = [re.search(rf"<details( open)?>\s*<summary>{name}", text) for name in ("Adapters", "How evenly")]
+        assert [found and found[1] for found in folds] == [adapters, None]
+
+
 def test_classes_are_typed_as_yaml() -> None:
     """In place of the mean lengths; problems stand at their box, and a workload comes back into it."""
     text = "- {name: chat, share: 3, input_tokens: 512, output_tokens: {quantiles: {p50: 100, p90: 300}}}"

@@ -50,3 +50,10 @@ def test_widened_weights_are_said_so() -> None:
     """NVFP4 on GPUs of a generation before its tensor cores."""
     plan = sound_plan(problem(nodes(1), served(weights=WeightFormat.NVFP4)))
     assert ServingWarningKind.WIDENED_WEIGHTS in {each.kind for each in plan.warnings}
+
+
+@pytest.mark.parametrize("load", [{"requests_per_s": 1e-12}, {"concurrency": 1e-9}])
+def test_a_load_next_to_nothing_takes_one_group(load: dict[str, float]) -> None:
+    """Solvers round it to none."""
+    plan = sound_plan(problem(nodes(1, gpus=2), served("llama-3.1-8b", **CHAT, **load), objective="gpus"))
+    assert plan.gpus == 1
