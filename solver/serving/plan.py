@@ -42,7 +42,7 @@ from solver.serving.planning.zones import zones_of
 from solver.serving.problem import ServingProblem
 from solver.serving.replay import replayed
 
-SERVING_MODEL_VERSION = "2"
+SERVING_MODEL_VERSION = "3"
 """Changes whenever the same inputs may give other predicted latencies."""
 
 

@@ -172,9 +172,9 @@ def _collectives(loads: Loads, rates: Rates, rank: FloatArray) -> FloatArray:
     All-reduce: reduced among the g members of a domain, then each of these 1/g of the message among the N domains,
     and gathered again: 2(g-1)/g of the message inside and 2(N-1)/N of 1/g of it between domains (Patarasuk & Yuan
     2009 for each level).  Dispatch and combine of experts: a token goes to all ranks that slice its ``active``
-    experts, and crosses to each other domain at most once (DeepSeek-V3, arXiv 2412.19437, section 3.2.2), where a
-    router was counted to as many as its experts need.  Latency grows with log2 of the members.  Stages pass their
-    tokens on over the links that leave a domain where the worker does.
+    experts, and crosses once to each other domain that has one of them (DeepSeek-V3, arXiv 2412.19437, section
+    3.2.2): as counts of the router say, else as with experts that are selected alike.  Latency grows with log2 of
+    the members.  Stages pass their tokens on over the links that leave a domain where the worker does.
     """
     inside = loads.domain_bytes_per_s * rates.link_share
     message = rank * loads.hidden_bytes
@@ -189,8 +189,10 @@ def _collectives(loads: Loads, rates: Rates, rank: FloatArray) -> FloatArray:
     near, domains = np.minimum(members, loads.domain), np.ceil(members / loads.domain)
     sent = message / loads.tensor
     copies = np.minimum(loads.active * members / loads.expert_groups, members)
-    most = np.minimum(copies * (members - near) / members, domains - 1.0)
-    crossing = np.where(np.isnan(loads.crossing), most, np.minimum(loads.crossing, domains - 1.0))
+    # of domains that hold as many experts, none of a token's lies in a given one by (1 - 1/domains)^active
+    holders = np.minimum(domains, loads.expert_groups)
+    even = (domains - 1.0) * (1.0 - (1.0 - 1.0 / holders) ** loads.active)
+    crossing = np.where(np.isnan(loads.crossing), even, loads.crossing)
     exchange = (
         np.log2(np.maximum(members, 2.0)) * rates.collective_s
         + copies * (near - 1.0) / members * sent / inside
