@@ -124,7 +124,7 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
     )
     optimizer: Optimizer = Field(
         _DEFAULT.optimizer,
-        description="Optimizer: adam, sgd (with momentum) or muon (Adam for all but matrices of layers).",
+        description="Optimizer: adam, sgd (with momentum), muon or lion (Adam for all but matrices of layers).",
         examples=["adam"],
     )
     optimizer_states: OptimizerStatesDocument = Field(

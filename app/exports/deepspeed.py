@@ -15,7 +15,7 @@ from app.exports.contract import ZIP, Export, ExportFile, Files, refuse_groups, 
 from app.exports.launch_value import Launch
 from app.exports.megatron import documents_unsaid
 from app.exports.offloading import refuse_layers, refuse_offload
-from app.exports.optimizer_states import refuse_muon
+from app.exports.optimizer_states import refuse_optimizer
 from app.exports.options import Options
 from app.exports.readback.deepspeed import DEEPSPEED_SAYS, read_deepspeed
 from cluster_models.cluster.gpus import Precision
@@ -38,7 +38,7 @@ def render_deepspeed(launch: Launch, options: Options) -> Files:
 
 def _refuse(launch: Launch) -> None:
     refuse_groups("DeepSpeed", launch)
-    refuse_muon("DeepSpeed", launch)
+    refuse_optimizer("DeepSpeed", launch)
     refuse_offload("DeepSpeed", launch, takes=True)
     refuse_layers("DeepSpeed", launch)
     degrees = launch.degrees

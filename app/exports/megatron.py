@@ -37,7 +37,7 @@ from app.exports.megatron_releases import (
     starts_megatron,
 )
 from app.exports.offloading import offload_settings, refuse_offload
-from app.exports.optimizer_states import FIELDS, refuse_muon, state_formats
+from app.exports.optimizer_states import FIELDS, refuse_optimizer, state_formats
 from app.exports.options import Options
 from app.exports.readback.megatron import GROUP, MEGATRON_SAYS, read_megatron
 from app.exports.recomputation import recomputation_settings
@@ -47,6 +47,7 @@ from cluster_models.training.framework_choices import (
     ContextExchange,
     CudaGraphs,
     Float8Scaling,
+    Optimizer,
 )
 from cluster_models.training.optimizer_states import optimizer_instances
 from cluster_models.training.packing import in_words
@@ -68,7 +69,7 @@ _PRECISION: Final = {
     Precision.NVFP4: (Flag("--bf16"), Flag("--fp4-format", "e2m1"), Flag("--fp4-recipe", "nvfp4")),
     Precision.FP32: (),
 }
-_MUON_SINCE: Final = 18
+_MATRICES_SINCE: Final = 18
 _GRAPHS_SINCE: Final = {CudaGraphs.PARTIAL: 12, CudaGraphs.FULL: 14}
 _SCOPES_SINCE: Final = 16
 """A list of what to capture instead of one word."""
@@ -87,7 +88,9 @@ def megatron_arguments(launch: Launch) -> Arguments:
     refuse_adapters(release_name(release), launch)
     refuse_groups(release_name(release), launch)
     refuse_gradients(release_name(release), launch)
-    refuse_muon(release_name(release), launch, takes=release >= _MUON_SINCE)
+    refuse_optimizer(
+        release_name(release), launch, takes=set(Optimizer) if release >= _MATRICES_SINCE else {Optimizer.SGD}
+    )
     flags = [
         *model_flags(model, workload, release),
         Flag("--micro-batch-size", configuration.micro_batch),

@@ -26,7 +26,7 @@ from app.exports.megatron_hybrid import is_hybrid, refuse_untold
 from app.exports.megatron_layers import pipeline_layout
 from app.exports.megatron_releases import NEWEST, SINCE, has, overlaps_experts, release_name, vendors
 from app.exports.offloading import LAYERS, offload_settings, refuse_offload
-from app.exports.optimizer_states import FIELDS, refuse_muon, state_formats
+from app.exports.optimizer_states import FIELDS, refuse_optimizer, state_formats
 from app.exports.options import Options
 from app.exports.readback.nemo import GROUP, NEMO_SAYS, read_nemo
 from app.exports.recomputation import recomputation_settings
@@ -69,7 +69,7 @@ def render_nemo(launch: Launch, options: Options) -> Files:  # noqa: ARG001 - th
     refuse_method("Megatron-Bridge", launch)
     refuse_groups("Megatron-Bridge", launch)
     refuse_gradients("Megatron-Bridge", launch)
-    refuse_muon("Megatron-Bridge", launch)
+    refuse_optimizer("Megatron-Bridge", launch)
     sharded = launch.configuration.sharding is Sharding.PARAMETERS
     if sharded and launch.configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA:
         raise unsupported(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
 from app.exports.contract import unreadable, unsupported
@@ -45,10 +46,12 @@ def states_said(
     return OptimizerStates(first, second, master)
 
 
-def refuse_muon(tool: str, launch: Launch, *, takes: bool = False) -> None:
-    """Refuse Muon, where a tool has no setting for it."""
-    if launch.workload.optimizer is Optimizer.MUON and not takes:
-        raise unsupported(tool, "optimizer", "muon", "it is not told so", "export megatron for 0.18")
+def refuse_optimizer(tool: str, launch: Launch, *, takes: Container[Optimizer] = ()) -> None:
+    """Refuse optimizers that a tool is not told beside Adam, its default."""
+    optimizer = launch.workload.optimizer
+    if optimizer is not Optimizer.ADAM and optimizer not in takes:
+        remedy = "export megatron for 0.18" if optimizer.takes_matrices else "export megatron"
+        raise unsupported(tool, "optimizer", str(optimizer), "it is not told so", remedy)
 
 
 def refuse_states(tool: str, launch: Launch) -> None:

@@ -24,7 +24,7 @@ from app.exports.contract import (
 from app.exports.launch_value import Launch
 from app.exports.megatron import documents_unsaid, expert_order_lines
 from app.exports.offloading import refuse_layers, refuse_offload
-from app.exports.optimizer_states import refuse_muon, refuse_states
+from app.exports.optimizer_states import refuse_optimizer, refuse_states
 from app.exports.options import Options
 from app.exports.readback.torchtitan import OFFLOAD, SCHEDULES, TORCHTITAN_SAYS, read_torchtitan, split_layers
 from app.exports.recomputation import refuse_modules
@@ -103,7 +103,7 @@ def _refuse(launch: Launch) -> None:
         raise unsupported("torchtitan", "model", name, f"its models have no {has}", "use transformers")
     refuse_modules("torchtitan", launch)
     refuse_states("torchtitan", launch)
-    refuse_muon("torchtitan", launch)
+    refuse_optimizer("torchtitan", launch)
     if launch.configuration.sharding is not Sharding.PARAMETERS:
         refuse_offload("torchtitan", launch, remedy="plan with sharding parameters, or export megatron")
     refuse_offload("torchtitan", launch, takes=True)

@@ -13,6 +13,14 @@ class Optimizer(StrEnum):
     MUON = "muon"
     """One moment and an orthogonal update for matrices of layers, Adam for all else (Megatron-Core's
     ``TensorParallelMuon``)."""
+    LION = "lion"
+    """One moment and the sign of an update for matrices of layers (arXiv 2302.06675), Adam for all else in
+    Megatron-Core."""
+
+    @property
+    def takes_matrices(self) -> bool:
+        """Whether it updates whole matrices of layers, and Adam all else (Megatron-Core's emerging optimizers)."""
+        return self in {Optimizer.MUON, Optimizer.LION}
 
 
 class ExpertDispatch(StrEnum):

@@ -319,7 +319,7 @@ class TrainingWorkload:
                 f"{self.framework.name} does not train with it",
                 f"use {', '.join(known)}; docs/frameworks.md lists the optimizers of others",
             )
-        if self.optimizer is Optimizer.MUON and (self.adapters is not None or self.precision is Precision.FP16):
+        if self.optimizer.takes_matrices and (self.adapters is not None or self.precision is Precision.FP16):
             raise InvalidWorkload(
                 "workload.optimizer", str(self.optimizer), "goes neither with adapters nor with fp16", "use adam"
             )
@@ -341,11 +341,11 @@ class TrainingWorkload:
 
         Megatron-Core shares narrow states out (``--use-precision-aware-optimizer``).  Beside BF16 weights its
         distributed optimizer then has remainders instead of an FP32 copy; Megatron-FSDP has an FP32 copy always.
-        Its Muon shares whole matrices out (``LayerWiseDistributedOptimizer``).
+        Its Muon and Lion share whole matrices out (``LayerWiseDistributedOptimizer``).
         """
         has = (Sharding.GRADIENTS,) * self.framework.gradient_sharding
         offered = tuple(each for each in self.sharding if each is not Sharding.GRADIENTS or each in has)
-        if self.optimizer is Optimizer.MUON:
+        if self.optimizer.takes_matrices:
             return tuple(each for each in offered if each is Sharding.OPTIMIZER)
         states = self.optimizer_states
         if not (states.is_narrow and self.framework.megatron_core):

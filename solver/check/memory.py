@@ -130,7 +130,7 @@ def _optimizer_bytes(stage: int, configuration: Configuration, problem: Planning
     narrow = sum(name != "fp32" for name in (*moments, str(states.master_weight)))
     least, most = owned_parameters(stage, configuration, problem)
     tables = 0.0
-    if str(workload.optimizer) == "muon":  # Adam's second moment outside layers, and no matrix in parts
+    if str(workload.optimizer) in {"muon", "lion"}:  # Adam's second moment outside layers, and no matrix in parts
         ends = sum(end[0] for end in _end_parameters(problem.architecture, stage, configuration))
         tables = _STATE_BYTES[str(states.second_moment)] * ends / _groups(configuration)[0]
         gated = 1 + problem.architecture.gated_mlp

@@ -9,7 +9,6 @@ import numpy as np
 
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.model.architecture import Architecture
-from cluster_models.training.framework_choices import Optimizer
 from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray, select_rows
 from solver.costs.activations import LayerActivations, LayerTensors, kept_activations, layer_tensors
@@ -171,7 +170,7 @@ class MemoryAccount:
         logits[:, last] += deferred_head_bytes(architecture, sizes, waiting)
         trained = trained_parameters(batch, layers, architecture, workload, parameters)
         whole: FloatArray | float = 0.0
-        if workload.optimizer is Optimizer.MUON:  # gate and up-projection are one matrix
+        if workload.optimizer.takes_matrices:  # gate and up-projection are one matrix
             whole = largest_matrix(architecture, batch) * (1.0 + architecture.gated_mlp)
         states = model_states(batch, trained, workload, calibration, micro_batches, least_owned=whole)
         frozen = frozen_weights(batch, parameters, architecture, workload, calibration)

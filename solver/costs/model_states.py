@@ -43,7 +43,7 @@ class StateBytes(NamedTuple):
 
 
 def state_bytes(workload: TrainingWorkload) -> StateBytes:
-    """Those of a workload: two moments of Adam, one of SGD, and of Muon outside embedding and head.
+    """Those of a workload: two moments of Adam, one of SGD, and of Muon and Lion outside embedding and head.
 
     FP32 training has no other weight; frameworks with ``sixteen_bit_states`` keep all in half the bytes.
     """
@@ -55,7 +55,7 @@ def state_bytes(workload: TrainingWorkload) -> StateBytes:
         moments=share * (states.first_moment.nbytes + second),
         master=0.0 if no_master else states.master_weight.nbytes,
         shard=share * _MASTER_BYTES,
-        tables=share * states.second_moment.nbytes * (workload.optimizer is Optimizer.MUON),
+        tables=share * states.second_moment.nbytes * workload.optimizer.takes_matrices,
     )
 
 

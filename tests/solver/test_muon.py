@@ -43,6 +43,18 @@ def test_no_rank_owns_a_part_of_a_matrix() -> None:
     assert seconds[1] > 0.9 * newton_schulz_s(orthogonal(), 2.0 * 28672, 8192.0)
 
 
+def test_lion_has_the_memory_of_muon_and_the_step_of_momentum() -> None:
+    """Nothing is iterated; the bytes that a step moves are those of SGD, its matrices whole."""
+    lion, sgd = (replace(ADAM, optimizer=each) for each in (Optimizer.LION, Optimizer.SGD))
+    batch = candidates({"data": 8}, {"data": 4096})
+    assert memory(batch, workload=lion).optimizer_bytes == pytest.approx(
+        memory(batch, workload=MUON).optimizer_bytes
+    )
+    seconds = [costs(batch, workload=each).optimizer_s[:, 0] for each in (sgd, lion, MUON)]
+    assert seconds[0][0] == pytest.approx(seconds[1][0])
+    assert (seconds[1] < seconds[2]).all()
+
+
 def orthogonal():  # type: ignore[no-untyped-def] # noqa: ANN201
     return orthogonalising(H100, MUON.precision, calibration_of(H100, BRIDGE))
 
@@ -105,10 +117,11 @@ def test_experts_are_orthogonal_one_by_one() -> None:
     assert copies < one
 
 
-def test_plans_shard_whole_matrices_and_are_checked() -> None:
+@pytest.mark.parametrize("optimizer", [Optimizer.MUON, Optimizer.LION])
+def test_plans_shard_whole_matrices_and_are_checked(optimizer: Optimizer) -> None:
     """Under Megatron-Core 0.18 with its layer-wise optimizer; other frameworks are refused, and too few bytes."""
     pinned = {"tensor": 1, "pipeline": 1}
-    case = problem(nodes(1), model=DENSE, framework=BRIDGE, optimizer=Optimizer.MUON, pinned=pinned)
+    case = problem(nodes(1), model=DENSE, framework=BRIDGE, optimizer=optimizer, pinned=pinned)
     found = planned(case, EXACT)
     assert found.configuration.sharding is Sharding.OPTIMIZER
     assert check_plan(found, case) == ()
@@ -116,4 +129,4 @@ def test_plans_shard_whole_matrices_and_are_checked() -> None:
     less = replace(found, memory=(replace(memory, optimizer_bytes=0.4 * memory.optimizer_bytes), *found.memory[1:]))
     assert any("optimizer states" in each for each in check_plan(less, case))
     with pytest.raises(InvalidWorkload, match=r"workload\.optimizer.*does not train with it"):
-        TrainingWorkload(sequence_length=8, global_batch=8, optimizer=Optimizer.MUON)
+        TrainingWorkload(sequence_length=8, global_batch=8, optimizer=optimizer)

@@ -94,7 +94,12 @@ class Choices:
         (TrainingMethod.DPO, "DPO, reference model beside"),
         (TrainingMethod.DPO_STORED, "DPO, stored or no reference"),
     )
-    optimizer: Options = ((Optimizer.ADAM, "Adam"), (Optimizer.SGD, "SGD"), (Optimizer.MUON, "Muon"))
+    optimizer: Options = (
+        (Optimizer.ADAM, "Adam"),
+        (Optimizer.SGD, "SGD"),
+        (Optimizer.MUON, "Muon"),
+        (Optimizer.LION, "Lion"),
+    )
     moments: Options = (
         (MomentFormat.FP32, "FP32"),
         (MomentFormat.BF16, "BF16"),

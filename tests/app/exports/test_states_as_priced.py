@@ -95,17 +95,18 @@ def test_groups_that_shard_parameters_are_said_and_read_back() -> None:
             text_of(name, grouped)
 
 
-def test_muon_is_told_to_the_release_that_has_it() -> None:
-    """Megatron-Core 0.18 shards whole matrices of it; others are not told, and refuse it."""
+@pytest.mark.parametrize("optimizer", [Optimizer.MUON, Optimizer.LION, Optimizer.SGD])
+def test_optimizers_are_told_to_the_release_that_has_them(optimizer: Optimizer) -> None:
+    """Megatron-Core 0.18 shards whole matrices of two; others are not told, and refuse what is not Adam."""
     plan = under(DATA, "megatron-bridge-26.06")
     assert plan.workload is not None
-    muon = replace(plan, workload=replace(plan.workload, optimizer=Optimizer.MUON))
-    text = text_of("megatron", muon)
-    assert "--optimizer muon\n" in text
+    other = replace(plan, workload=replace(plan.workload, optimizer=optimizer))
+    text = text_of("megatron", other)
+    assert f"--optimizer {optimizer}\n" in text
     assert "--use-distributed-optimizer" in text
     for name in ("nemo", "torchtitan", "deepspeed"):
-        with pytest.raises(InvalidConfiguration, match="muon"):
-            text_of(name, muon)
+        with pytest.raises(InvalidConfiguration, match=str(optimizer)):
+            text_of(name, other)
 
 
 @pytest.mark.parametrize(
