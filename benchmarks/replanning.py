@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
+from benchmarks.first_come import first_come
 from benchmarks.replanning_cases import KINDS, SMALLER, leaf_lost, one_node_lost
 from cluster_models.jobs.recovery import BatchDecision
 from solver.replanning.check import check_decision
 from solver.replanning.decide import decide, safe_answer
-from solver.replanning.first_come import first_come
 from solver.replanning.problem import ReplanOptions, ReplanProblem
 
 CASES: Final[tuple[tuple[str, Callable[[], ReplanProblem], float], ...]] = (

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
+from benchmarks.first_come import first_come
 from benchmarks.replanning_cases import Kind
 from benchmarks.spot_jobs import KINDS, kinds_for
 from benchmarks.spot_run import Broken, Decide, Run, replay
@@ -30,7 +31,6 @@ from cluster_models.jobs.recovery import RecoveryAction
 from cluster_models.jobs.running import RecoveryPolicy
 from cluster_models.units import HOUR, TBYTE
 from solver.replanning.decide import decide
-from solver.replanning.first_come import first_come
 from solver.replanning.problem import HORIZON_S, ReplanOptions
 
 PUBLISHED: Final = Path(__file__).parents[2] / "shared" / "data" / "failures" / "bamboo_p3_spot_trace.csv"

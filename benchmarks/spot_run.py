@@ -17,7 +17,6 @@ from cluster_models.jobs.recovery import BatchDecision, JobDecision, RecoveryAct
 from cluster_models.jobs.running import RunningJob
 from cluster_models.training.plan import StopReason
 from solver.replanning.check import check_decision, held_after
-from solver.replanning.horizon import expected_quiet_s
 from solver.replanning.problem import ReplanProblem
 from solver.replanning.values import flops_per_token, transfer_flop
 
@@ -238,3 +237,12 @@ def _state_is_whole(run: Run, alive: set[str]) -> None:
                 raise Broken(f"{state.job.name} runs on {place.node}, which is gone")
             if held.setdefault((place.node, place.gpu), state.job.name) != state.job.name:
                 raise Broken(f"{place.node}:{place.gpu} is held twice")
+
+
+def expected_quiet_s(hits: int, *, at_work_s: float) -> float:
+    """Expected seconds until a job is hit, from ``hits`` seen while jobs were at work for ``at_work_s`` in all.
+
+    The time looked at over the hits seen: the likeliest mean where they come at random at one rate
+    (docs/replanning.md); infinite where none was.
+    """
+    return at_work_s / hits if hits else math.inf

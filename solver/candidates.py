@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, Final, TypeVar, cast
@@ -126,6 +126,13 @@ def select_rows(values: Value, rows: IntArray | BoolArray | slice) -> Value:
         kind: Any = type(found)
         found = kind(*(select_rows(getattr(values, name), rows) for name in names_of(kind)))
     return cast("Value", found)
+
+
+def joined_batches(batches: Sequence[CandidateBatch]) -> CandidateBatch:
+    """The rows of all ``batches``, one after the other."""
+    return CandidateBatch(
+        *(np.concatenate([getattr(batch, name) for batch in batches]) for name in names_of(CandidateBatch))
+    )
 
 
 def batch_of(configuration: Configuration) -> CandidateBatch:

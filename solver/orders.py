@@ -127,8 +127,6 @@ def _sorted(*parts: tuple[IntArray, int, IntArray]) -> IntArray:
     return np.concatenate(rows)[np.argsort(np.concatenate([place for *_, place in parts]), kind="stable")]
 
 
-_Events = list[tuple[int, int, int]]
-"""(virtual stage, kind, held) one after the other."""
 _KINDS: Final = (FORWARD, BACKWARD, WEIGHT)
 _F0, _I0, _W0, _F1, _I1, _W1 = ([(stage, kind, 0)] for stage in (0, 1) for kind in _KINDS)
 _WHOLE: Final = tuple([(stage, BACKWARD, 1), (stage, WEIGHT, 0)] for stage in (0, 1))

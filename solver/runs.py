@@ -17,7 +17,7 @@ from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.calibration.training_run import TrainingRun
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.training.interleaving import micro_batch_group, runs_all_forwards_first
-from solver.candidates import CandidateBatch, FloatArray, batch_of
+from solver.candidates import CandidateBatch, FloatArray, batch_of, joined_batches
 from solver.costs.calibration import calibration_of
 from solver.costs.launching import beside_transfers
 from solver.costs.local_sizes import local_sizes
@@ -103,7 +103,7 @@ def shared_terms(run: TrainingRun) -> object:
 def _predict(runs: Sequence[TrainingRun], fitted: FittedParameters | None) -> list[RunPrediction]:
     """Predictions of runs that share everything but their candidates."""
     first = runs[0]
-    batch = _joined([batch_of(run.configuration) for run in runs])
+    batch = joined_batches([batch_of(run.configuration) for run in runs])
     by_kind = {kind.name: _times(first, kind, batch, fitted) for kind in _kinds(first)}
     slowest = _slowest(list(by_kind.values()))
     replicas = [
@@ -116,12 +116,6 @@ def _predict(runs: Sequence[TrainingRun], fitted: FittedParameters | None) -> li
 def _kinds(run: TrainingRun) -> list[GpuKind]:
     return list(
         {kind.name: kind for replica in run.replica_kinds() for kinds in replica for kind in kinds}.values()
-    )
-
-
-def _joined(batches: Sequence[CandidateBatch]) -> CandidateBatch:
-    return CandidateBatch(
-        *(np.concatenate([getattr(each, column.name) for each in batches]) for column in fields(CandidateBatch))
     )
 
 

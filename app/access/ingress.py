@@ -17,14 +17,15 @@ from app.resources import Service, service_of, whole_service_of
 from app.services.errors import Forbidden, NotAuthentic
 
 
-async def _body(request: Request) -> bytes:
+async def raw_body(request: Request) -> bytes:
+    """The body to the byte, as it is signed."""
     return await request.body()
 
 
 def service_of_sender(
     request: Request,
     cluster: Annotated[str, Path(max_length=200)],
-    body: Annotated[bytes, Depends(_body)],
+    body: Annotated[bytes, Depends(raw_body)],
     source: Annotated[str | None, Query(max_length=100)] = None,
 ) -> Service:
     """The service as the tenant sees it whose key, or whose source's secret, a message carries.

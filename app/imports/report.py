@@ -21,7 +21,6 @@ from app.imports.report_answers import (
     QuestionAnswer,
     RefusalAnswer,
     SectionAnswer,
-    place,
     places,
 )
 from app.imports.summaries import fact_words, summary
@@ -29,7 +28,7 @@ from cluster_models.cluster.measurements import SampleStatus
 from readers.frame.facts import Fact
 from readers.frame.findings import Finding, Severity
 from readers.frame.reading import Contents, Reading, Section
-from readers.proposal.values import Answers, Proposal
+from readers.proposal.values import Answers, Proposal, place_of
 from readers.registry import FORMATS
 
 _KNOWN_AS: Final = {form.name: form.known_as for form in FORMATS}
@@ -95,7 +94,7 @@ def _aside(kept: Sequence[tuple[Fact, str]]) -> list[AsideAnswer]:
     for fact, reason in kept:
         by_reason.setdefault(reason, []).append(fact)
     return [
-        AsideAnswer(what=fact_words(facts[0]), reason=reason, origin=place(facts[0].origin), count=len(facts))
+        AsideAnswer(what=fact_words(facts[0]), reason=reason, origin=place_of(facts[0].origin), count=len(facts))
         for reason, facts in by_reason.items()
     ]
 

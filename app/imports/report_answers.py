@@ -17,21 +17,16 @@ from cluster_models.cluster.topology import NodeState
 from readers.frame.facts import HealthFact, Name, Origin
 from readers.frame.findings import Finding, Severity
 from readers.frame.reading import Reading
-from readers.proposal.values import Conflict, ProposedNode, Question, SourcedValue
+from readers.proposal.values import Conflict, ProposedNode, Question, SourcedValue, place_of
 
 _MOST_ORIGINS: Final = 20
 _ANSWERED_BY_PLACE: Final = ("host", "nodes", "ranks")
 """Kinds of question whose answers stand under the place in a field of their own."""
 
 
-def place(origin: Origin) -> str:
-    """The place as file:line."""
-    return f"{origin.file}:{origin.first_line}"
-
-
 def places(origins: Sequence[Origin]) -> list[str]:
     """The first places of many."""
-    return [place(origin) for origin in origins[:_MOST_ORIGINS]]
+    return [place_of(origin) for origin in origins[:_MOST_ORIGINS]]
 
 
 class RefusalAnswer(ValueAnswer[Finding]):
@@ -167,7 +162,7 @@ class HealthAnswer(ValueAnswer[HealthFact]):
     entity: str = Field(description="node, gpu:.. or nic:..", examples=["gpu:0000:1b:00.0"])
     state: NodeState = Field(description="The state that it suggests.", examples=["degraded"])
     text: str = Field(description="What the file says.")
-    origin: Annotated[str, Computed(lambda fact: place(fact.origin))] = Field(
+    origin: Annotated[str, Computed(lambda fact: place_of(fact.origin))] = Field(
         description="file:line.", examples=["dmesg.txt:3"]
     )
 

@@ -44,11 +44,11 @@ def recent(samples: Sequence[Sample], recency: Recency) -> list[Sample]:
     Undated samples count as recent as the newest.  Among the recent ones those taken with most pairs active are
     kept: a training run loads the whole fabric.
     """
-    dates = [_utc(sample.measured_at) for sample in samples if sample.measured_at is not None]
+    dates = [in_utc(sample.measured_at) for sample in samples if sample.measured_at is not None]
     newest = max(dates, default=datetime.min.replace(tzinfo=UTC))
 
     def taken(sample: Sample) -> datetime:
-        return newest if sample.measured_at is None else _utc(sample.measured_at)
+        return newest if sample.measured_at is None else in_utc(sample.measured_at)
 
     fresh = [sample for sample in samples if newest - taken(sample) <= timedelta(days=recency.days)]
     most_loaded = max(sample.pairs_active for sample in fresh)
@@ -56,7 +56,8 @@ def recent(samples: Sequence[Sample], recency: Recency) -> list[Sample]:
     return sorted(loaded, key=taken, reverse=True)[: recency.samples]
 
 
-def _utc(moment: datetime) -> datetime:
+def in_utc(moment: datetime) -> datetime:
+    """The moment with a zone; one without is taken for UTC."""
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 

@@ -15,6 +15,7 @@ from cluster_models.training.interleaving import micro_batch_group
 from cluster_models.training.schedules import PipelineSchedule
 from solver.candidates import FloatArray, IntArray
 from solver.compiled_events import last_ends
+from solver.costs.parameters import by_rank
 from solver.pipeline.schedule import build_schedule
 
 
@@ -29,7 +30,7 @@ def least_ends(
     ranks = hop_s.shape[1]
     forward, back = durations_s[0], durations_s[1]
     weight = durations_s[2] if len(durations_s) > 2 else np.zeros_like(forward)
-    busy = _by_rank(forward + back + weight, ranks) * micro_batches[:, None]
+    busy = by_rank(forward + back + weight, ranks) * micro_batches[:, None]
     reach, drain = _before(forward[:, :ranks] + hop_s), _before(back[:, :ranks] + hop_s)
     # the last backward for activations on the first chunk of s has the gradients on all ranks before it to come
     chain = np.maximum.accumulate((reach + busy - _behind(order, weight, ranks) + drain)[:, ::-1], axis=1)[:, ::-1]
@@ -42,11 +43,18 @@ def least_ends(
         behind = turn[:, ::-1].cumsum(axis=1)[:, ::-1] - turn
         ends[:, 0] = np.maximum(ends[:, 0], (reach + busy + behind + drain).max(axis=1))
     elif forward.shape[1] == ranks > 1:
-        # s may be P - s forwards ahead of its backwards, so that round trips follow each other
-        around = (forward + back + 2.0 * hop_s)[:, ::-1].cumsum(axis=1)[:, ::-1]
-        rounds = (micro_batches[:, None] - 1) // np.arange(ranks, 0, -1) + 1
-        ends[:, 0] = np.maximum(ends[:, 0], (reach + rounds * around + drain).max(axis=1))
+        trips = round_trips_s(forward + back, hop_s, micro_batches)
+        ends[:, 0] = np.maximum(ends[:, 0], (reach + trips + drain).max(axis=1))
     return np.asarray(ends)
+
+
+def round_trips_s(passes_s: FloatArray, hop_s: FloatArray, micro_batches: IntArray) -> FloatArray:
+    """(n, P) seconds of each stage's round trips to the last and back, which follow one another.
+
+    Stage s of P may be P - s forwards ahead of its backwards; ``passes_s`` (n, P) has both passes of each.
+    """
+    around = (passes_s + 2.0 * hop_s)[:, ::-1].cumsum(axis=1)[:, ::-1]
+    return np.asarray(((micro_batches[:, None] - 1) // np.arange(hop_s.shape[1], 0, -1) + 1) * around)
 
 
 def simulated_ends(
@@ -82,10 +90,6 @@ def _behind(order: PipelineSchedule, weight: FloatArray, ranks: int) -> FloatArr
     if order is PipelineSchedule.ZB_V:
         return np.asarray((s + 1) * first + s * last)
     return np.asarray((s + 1) * np.maximum(first, last if order is PipelineSchedule.DUALPIPE_V else 0.0))
-
-
-def _by_rank(chunks: FloatArray, ranks: int) -> FloatArray:
-    return np.asarray(chunks.reshape(len(chunks), -1, ranks).sum(axis=1))
 
 
 def _before(values: FloatArray) -> FloatArray:

@@ -22,7 +22,7 @@ from cluster_models.training.plan import RankOrder
 from cluster_models.training.schedules import PipelineSchedule
 from solver.candidates import ORDER_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.costs.step_costs import StepCosts
-from solver.degrees.other_orders import least_ends, simulated_ends
+from solver.degrees.other_orders import least_ends, round_trips_s, simulated_ends
 from solver.pipeline.period import least_step_s
 from solver.placement.fabric import Fabric
 
@@ -131,9 +131,8 @@ def _rank_ends(forward: FloatArray, backward: FloatArray, hop: FloatArray, micro
     latest = np.maximum.accumulate((reach + busy + drain)[:, ::-1], axis=1)[:, ::-1]
     ends = latest - drain
     if forward.shape[1] == ranks > 1:
-        trip = (forward + backward + 2.0 * hop)[:, ::-1].cumsum(axis=1)[:, ::-1]
-        rounds = (micro_batches[:, None] - 1) // np.arange(ranks, 0, -1) + 1
-        ends[:, 0] = np.maximum(ends[:, 0], (reach + rounds * trip + drain).max(axis=1))
+        trips = round_trips_s(forward + backward, hop, micro_batches)
+        ends[:, 0] = np.maximum(ends[:, 0], (reach + trips + drain).max(axis=1))
     ends[:, 0] = np.maximum(ends[:, 0], least_step_s(forward, backward, hop, micro_batches))
     return np.asarray(ends)
 

@@ -21,6 +21,7 @@ from cluster_models.errors import InvalidInput
 from cluster_models.links.model import LinkModel, effective_links
 from cluster_models.links.slow_links import SlowLink, rates_of, slow_links, slow_pairs
 from cluster_models.links.suspicions import ASYMMETRY_RATIO
+from cluster_models.links.tables import in_utc
 from cluster_models.remarks import Remark, remark
 from cluster_models.training.plan import Plan
 from cluster_models.units import MIB
@@ -207,7 +208,7 @@ def _known(samples: Sequence[Sample]) -> _Known:
     failed: dict[Pair, datetime] = {}
     for sample in samples:
         pair = (min(sample.source, sample.destination), max(sample.source, sample.destination))
-        moment = _utc(sample.measured_at) if sample.measured_at is not None else None
+        moment = in_utc(sample.measured_at) if sample.measured_at is not None else None
         if sample.status is SampleStatus.FAILED:
             failed[pair] = max(moment or _LONG_AGO, failed.get(pair, _LONG_AGO))
             continue
@@ -216,10 +217,6 @@ def _known(samples: Sequence[Sample]) -> _Known:
             newest[pair] = max(moment, newest.get(pair, moment))
     still = frozenset(pair for pair, moment in failed.items() if newest.get(pair, _LONG_AGO) <= moment)
     return _Known(newest, frozenset(measured), still)
-
-
-def _utc(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
 def _judge(
@@ -231,7 +228,7 @@ def _judge(
     gain = np.zeros(count)
     index = {survey.key(k): k for k in range(count)}
     old = {
-        pair for pair, moment in survey.known.newest.items() if _utc(at) - moment > timedelta(days=OLD_AFTER_DAYS)
+        pair for pair, moment in survey.known.newest.items() if in_utc(at) - moment > timedelta(days=OLD_AFTER_DAYS)
     }
     doubtful = survey.unlike & ~survey.estimated
     for pair in old | survey.known.failed:
@@ -322,8 +319,8 @@ def _state(survey: _Survey, k: int, at: datetime) -> Remark:
     if survey.estimated[k]:
         half = key in survey.known.measured
         return remark("pair_half_measured", flows=survey.flows) if half else remark("pair_unmeasured")
-    if newest is not None and _utc(at) - newest > timedelta(days=OLD_AFTER_DAYS):
-        return remark("pair_measured_long_ago", days=(_utc(at) - newest).days)
+    if newest is not None and in_utc(at) - newest > timedelta(days=OLD_AFTER_DAYS):
+        return remark("pair_measured_long_ago", days=(in_utc(at) - newest).days)
     if survey.unlike[k]:
         return remark("pair_directions_differ", ratio=ASYMMETRY_RATIO)
     return remark("pair_measured_lately" if newest is not None else "pair_measured_undated")

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from cluster_models.links.model import LinkModel
-from solver.candidates import CandidateBatch, FloatArray, IntArray, batch_of
+from solver.candidates import FloatArray, IntArray, batch_of, joined_batches
 from solver.costs.training_state import least_rank_bytes
 from solver.degrees.layout import chunk_layers
 from solver.degrees.priced import PricedCandidates
@@ -94,7 +94,7 @@ def _steps(site: JobSite, sizes: Sequence[DataSize]) -> FloatArray:
     for count in np.unique(per_node):
         rows = np.flatnonzero(per_node == count)
         fabric = _loosened(candidate.fabric.with_gpus(int(count)), _FreeInside)
-        batch = _joined([batch_of(sizes[row].configuration) for row in rows.tolist()])
+        batch = joined_batches([batch_of(sizes[row].configuration) for row in rows.tolist()])
         kinds = kind_rows(batch, candidate.stage_kinds)
         rounds = [sizes[row].configuration.micro_batches(sizes[row].global_batch) for row in rows.tolist()]
         costs = costs_of(site.asked, fabric, batch, layers, kinds)
@@ -103,12 +103,6 @@ def _steps(site: JobSite, sizes: Sequence[DataSize]) -> FloatArray:
             batch, costs, counts, fabric, kinds, framework=site.asked.workload.framework
         )
     return steps
-
-
-def _joined(batches: Sequence[CandidateBatch]) -> CandidateBatch:
-    return CandidateBatch(
-        *(np.concatenate([getattr(batch, column.name) for batch in batches]) for column in fields(CandidateBatch))
-    )
 
 
 def loose_prices(asked: PlanningProblem, links: LinkModel) -> tuple[tuple[Fabric, ...], PricedCandidates]:

@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.first_come import first_come
 from benchmarks.spot_jobs import KINDS, kinds_for
 from benchmarks.spot_replay import figures, main
-from benchmarks.spot_run import Broken, Decide, Run, replay
+from benchmarks.spot_run import Broken, Decide, Run, expected_quiet_s, replay
 from benchmarks.spot_traces import SpotEvent, batches, made_trace, most_at_once, read_trace, write_trace
 from cluster_models.errors import InvalidInput
 from cluster_models.jobs.recovery import BatchDecision
 from solver.replanning.decide import decide
-from solver.replanning.first_come import first_come
-from solver.replanning.horizon import expected_quiet_s
 from solver.replanning.problem import ReplanProblem
 
 WINDOW_S = 60.0

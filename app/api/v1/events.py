@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 
-from app.access.ingress import service_of_sender
+from app.access.ingress import raw_body, service_of_sender
 from app.answers.events import (
     AdapterAnswer,
     ConditionsAnswer,
@@ -50,11 +50,6 @@ def report_events(cluster: ClusterPath, document: EventsBody, service: ServiceDe
     return ReceivedAnswer.make(_taken(service, cluster, reported, now))
 
 
-async def _raw_body(request: Request) -> bytes:
-    """The body to the byte, as it is signed."""
-    return await request.body()
-
-
 def _adapter(
     name: Annotated[
         str,
@@ -86,7 +81,7 @@ def receive_events(
     request: Request,
     cluster: ClusterPath,
     adapter: Annotated[Adapter, Depends(_adapter)],
-    body: Annotated[bytes, Depends(_raw_body)],
+    body: Annotated[bytes, Depends(raw_body)],
     service: Annotated[Service, Depends(service_of_sender)],
     source: Annotated[
         str | None,

@@ -19,10 +19,11 @@ from app.cli.failures.failure_options import as_option
 from app.cli.failures.replan_options import check_plan_fits, read_recovery, read_running_plan
 from app.cli.failures.serving_jobs import check_serving_fits, read_policy, read_serving_plan
 from app.cli.files import is_path
-from app.cli.terminal import console, print_text, section
+from app.cli.terminal import console, pairs, print_text, section
 from app.db.status import JobStanding, PlanKind
 from app.presentation.figures import count, plural, spans
-from app.presentation.recovery import STATES, duration, entity_words, moment, rate_words
+from app.presentation.job_policies import policy_facts
+from app.presentation.recovery import STATES, entity_words, moment, rate_words
 from app.presentation.serving_plan import decision
 from app.services.clusters.clusters import StoredCluster, get_cluster
 from app.services.errors import NotFound
@@ -197,7 +198,7 @@ def _job(record: JobRecord, plan: AnyPlan | None, plans: Sequence[RunningPlanRec
         ]
     return Group(
         *lines,
-        section("After a failure", Text(_policy(record))),
+        section("After a failure", pairs(policy_facts(record))),
         section("Plans, newest first", _plans(plans)),
     )
 
@@ -209,30 +210,6 @@ def spans_of_nodes(plan: Plan) -> str:
         gpus.setdefault(place.node, []).append(place.gpu)
     whole = plan.placement.gpus_per_node
     return ", ".join(name if len(own) == whole else f"{name} GPU {spans(own)}" for name, own in gpus.items())
-
-
-def _policy(record: JobRecord) -> str:
-    start, policy = record.replica_start, record.recovery
-    if start is not None:
-        may = "Replicas that live may be stopped." if start.may_replan else "Replicas that live go on."
-        times = f"{duration(start.start_low_s)} to {duration(start.start_high_s)}"
-        return f"A replica answers {times} after it was started, and the reading of its weights. {may}"
-    assert policy is not None, "a training job has one"
-    allowed = [
-        words
-        for words, is_allowed in (
-            ("change its shape", policy.may_reshape),
-            ("shrink its batch", policy.may_change_batch),
-            ("re-route micro-batches", policy.may_reroute),
-            ("move for others", policy.may_move),
-        )
-        if is_allowed
-    ]
-    may = f"It may {', '.join(allowed)}." if allowed else "Its shape and batch stay as they are."
-    return (
-        f"Checkpoint every {plural(policy.checkpoint_interval_steps, 'step')}; a restart takes "
-        f"{duration(policy.restart_low_s)} to {duration(policy.restart_high_s)}. {may}"
-    )
 
 
 def _plans(plans: Sequence[RunningPlanRecord]) -> RenderableType:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rich import box
-from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from app.cli.connection import service
 from app.cli.files import check_writable, is_path, read_plan, read_text, write_text
-from app.cli.terminal import bullets, console, print_text, section
+from app.cli.terminal import bullets, console, print_text, section, table
 from app.client import Client, Refusal, every
 from app.documents.plan import PlanDocument
 from app.documents.run_reports import RunReportDocument
@@ -85,7 +82,7 @@ def run_list(
     elif not found:
         console().print("No runs; report one: meshwright runs report --plan ID --log FILE")
     else:
-        console().print(_table(RUN_COLUMNS, map(run_cells, found)))
+        console().print(table(RUN_COLUMNS, map(run_cells, found)))
         if any(each.within_interval is False for each in found):
             console().print("* outside of the interval in which the plan expected it")
 
@@ -101,7 +98,7 @@ def run_drift(*, cluster: str | None, framework: str | None, as_json: bool, data
     if found.suspects:
         console().print(section("Probably slow", bullets(map(suspect_sentence, found.suspects))))
     if found.groups:
-        console().print(_table(DRIFT_COLUMNS, map(drift_cells, found.groups)))
+        console().print(table(DRIFT_COLUMNS, map(drift_cells, found.groups)))
 
 
 def run_recalibrate(
@@ -153,12 +150,3 @@ def _plan_of(asked: Client, plan_id: str) -> Plan:
     if not isinstance(result, PlanDocument):
         raise InvalidInput("--plan", plan_id, "has no plan of training", "name one that succeeded")
     return result.to_value()
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> RenderableType:
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for name in columns:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table

@@ -224,7 +224,6 @@ IMPOSSIBLE: Final[Mapping[str, Words]] = {
     "no_shape": _no_shape,
     "no_shape_as_pinned": "no shape that it may have keeps {pinned:names}, as pinned",
     "cannot_be_placed": "{degrees} cannot be placed on what is left and {nodes} nodes",
-    "largest_already": "it is as large as it can be",
     "contradiction": "{problem}",
 }
 """Why an action cannot be taken."""

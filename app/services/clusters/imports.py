@@ -116,11 +116,6 @@ def _with_name_checked(report: Report, name: str) -> Report:
     return report
 
 
-def look(session: Session, request: ImportRequest) -> Report:
-    """The report of a request: what storing it would do.  Nothing is stored."""
-    return look_at(known_of(session, cluster=request.cluster), request).report
-
-
 def store(
     session: Session,
     request: ImportRequest,

@@ -16,7 +16,7 @@ from app.db.status import ReplanStatus, ReplanStep, RunningPlanStatus
 from app.serialization import jsonable, load
 from app.services.decisions import replan_rows, replan_steps
 from app.services.decisions.replan_steps import SERVICE, Actor
-from app.services.errors import GpusTaken, WrongStatus
+from app.services.errors import GpusTaken, NotFound, WrongStatus
 from app.services.running import occupancy, running_plans
 from app.services.running.job_plans import job_plans
 from app.services.running.occupancy import Gpus
@@ -190,6 +190,14 @@ def _running(
 def made_of(decision: BatchDecision) -> tuple[JobDecision | ServingDecision, ...]:
     """Summaries of the jobs that are decided on, training jobs first."""
     return (*decision.jobs, *decision.serving)
+
+
+def decided_for(decision: BatchDecision, job: str) -> JobDecision | ServingDecision:
+    """The decision on one job, by name or id; raises ``NotFound``."""
+    for made in made_of(decision):
+        if job in (made.job_name, made.job_id):
+            return made
+    raise NotFound("job in this replan", job)
 
 
 def _holdings(made: JobDecision | ServingDecision, running: RunningPlanRow) -> Gpus:

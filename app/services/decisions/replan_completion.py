@@ -69,7 +69,7 @@ def complete_job(session: Session, *, row: ReplanRow, job: str, actor: Actor) ->
         raise WrongStatus("replan", row.id, row.status, f"this needs one that is {' or '.join(APPROVED)}")
     begin(session, row=row, actor=actor)
     decision = replan_answers.approved_answer(row)
-    made = _job(decision, job)
+    made = replan_answers.decided_for(decision, job)
     _carry_out(session, row, made, claim_id=row.id)
     _note(session, row, made, actor)
     done = replan_steps.completed_jobs(session, replan_id=row.id)
@@ -99,7 +99,7 @@ def _complete_late(session: Session, row: ReplanRow, job: str, actor: Actor) -> 
     if was_overruled or successor.status not in OPEN_REPLANS:
         told = f"the replan {successor.id}, which is {successor.status}, decides about its jobs"
         raise WrongStatus("replan", row.id, row.status, told)
-    made = _job(replan_answers.approved_answer(row), job)
+    made = replan_answers.decided_for(replan_answers.approved_answer(row), job)
     _carry_out(session, row, made, claim_id=successor.id)
     _note(session, row, made, actor)
     reports.decide_anew(session, row=successor, reason=f"{made.job_name} was started as decided before.")
@@ -154,10 +154,3 @@ def _known_id(session: Session, row: ReplanRow, job: str) -> str:
 def _is_to_be_done(made: JobDecision | ServingDecision) -> bool:
     """Whether somebody has to carry it out."""
     return made.is_to_be_done if isinstance(made, ServingDecision) else made.action in TO_BE_DONE
-
-
-def _job(decision: BatchDecision, job: str) -> JobDecision | ServingDecision:
-    for made in replan_answers.made_of(decision):
-        if job in (made.job_name, made.job_id):
-            return made
-    raise NotFound("job in this replan", job)

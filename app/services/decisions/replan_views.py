@@ -15,7 +15,7 @@ from app.serialization import load
 from app.services.clusters import clusters
 from app.services.decisions import replan_answers, replan_rows, replan_settings
 from app.services.decisions.replans import Answer, ReplanRecord
-from app.services.errors import NotFound, NotReady
+from app.services.errors import NotReady
 from app.services.health import health_events
 from app.services.running.plan_contents import AnyPlan
 from cluster_models.cluster.snapshot import ClusterSnapshot
@@ -87,7 +87,7 @@ def decided_plan(session: Session, *, replan_id: str, job: str, answer: Answer) 
     kept = replan_answers.kept_answer(replan_rows.row_of(session, replan_id), safe=answer is Answer.SAFE)
     if kept is None:
         raise NotReady(f"The replan {replan_id!r} has no such answer yet; wait for it.")
-    made = _job(load(BatchDecision, kept["decision"]), job)
+    made = replan_answers.decided_for(load(BatchDecision, kept["decision"]), job)
     if made.plan is None:
         raise NotReady(f"The job {made.job_name!r} is to stand still ({made.action}): there is no plan to run by.")
     return made.plan
@@ -100,10 +100,3 @@ def _plans_before(
     wanted = {base[made.job_id]: made.job_id for made in decided if made.job_id in base}
     query = select(RunningPlanRow.id, RunningPlanRow.plan).where(RunningPlanRow.id.in_(wanted))
     return {wanted[plan_id]: plan for plan_id, plan in session.execute(query)}
-
-
-def _job(decision: BatchDecision, job: str) -> JobDecision | ServingDecision:
-    for made in replan_answers.made_of(decision):
-        if job in (made.job_name, made.job_id):
-            return made
-    raise NotFound("job in this replan", job)

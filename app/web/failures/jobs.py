@@ -8,12 +8,11 @@ from typing import Final
 
 from app.db.status import JobStanding, PlanKind, RunningPlanStatus
 from app.presentation.figures import count, plural
-from app.presentation.recovery import STATES, duration, entity_words, moment, rate_words, tokens_per_s
+from app.presentation.job_policies import policy_facts
+from app.presentation.recovery import STATES, entity_words, moment, rate_words, tokens_per_s
 from app.services.decisions.replans import ReplanRecord
 from app.services.running.running_jobs import JobRecord
 from app.services.running.running_plans import RunningPlanRecord
-from cluster_models.jobs.running import RecoveryPolicy
-from cluster_models.jobs.serving import ServingPolicy
 
 _STANDINGS: Final = {
     JobStanding.IDLE: ("not started", "warn"),
@@ -182,29 +181,6 @@ def _facts(job: JobRecord) -> tuple[tuple[str, str], ...]:
         ("GPUs held", count(job.gpus_held)),
         *(("not well", f"{entity_words(each.entity)} {STATES[each.state]}") for each in job.trouble),
         ("weight", f"{job.weight:g}"),
-        *(() if job.recovery is None else _training_facts(job.recovery)),
-        *(() if job.replica_start is None else _serving_facts(job.replica_start)),
+        *policy_facts(job),
         ("registered", moment(job.created_at)),
-    )
-
-
-def _serving_facts(policy: ServingPolicy) -> tuple[tuple[str, str], ...]:
-    start = f"{duration(policy.start_low_s)} to {duration(policy.start_high_s)}, and reading its weights"
-    allowed = "stop replicas that live for better ones" if policy.may_replan else "only start replicas"
-    return ("a replica answers after", start), ("after a failure it may", allowed)
-
-
-def _training_facts(policy: RecoveryPolicy) -> tuple[tuple[str, str], ...]:
-    may = [
-        ("take another shape", policy.may_reshape),
-        ("shrink its global batch", policy.may_change_batch),
-        ("let other replicas take over work", policy.may_reroute),
-        ("be moved for other jobs", policy.may_move),
-    ]
-    allowed = [words for words, is_allowed in may if is_allowed]
-    restart = f"{duration(policy.restart_low_s)} to {duration(policy.restart_high_s)}"
-    return (
-        ("checkpoint", f"every {policy.checkpoint_interval_steps} steps"),
-        ("a restart takes", restart),
-        ("after a failure it may", "; ".join(allowed) or "only take spares, drop replicas, wait or pause"),
     )

@@ -28,7 +28,6 @@ _TITLE: Final = re.compile(r"FAILURE SUMMARY$")
 _LISTED: Final = re.compile(r"Failed tests \(no bandwidth data\):")
 _UNSTEADY: Final = 0.7
 _STEADY_FROM_BYTES: Final = 1 << 20
-_COUNTS: Final = range(1, 100_001)
 _RESEND: Final = "send the table as the sweep wrote it, or its logs"
 
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.presentation.decision_reasons import objection, reason_of
+from benchmarks.first_come import first_come
 from cluster_models.cluster.snapshot import ClusterSnapshot, LinkShare
 from cluster_models.cluster.topology import NodeState
 from cluster_models.health.events import Entity, EntityKind, HealthEvent, HealthState
@@ -23,7 +24,6 @@ from solver.replanning import options as actions
 from solver.replanning.check import check_decision
 from solver.replanning.columns import columns_of
 from solver.replanning.decide import decide, safe_answer
-from solver.replanning.first_come import first_come
 from solver.replanning.problem import ReplanOptions, ReplanProblem
 from solver.replanning.touched import Touched, touched
 from tests.cluster_models.clusters import cluster_of, host

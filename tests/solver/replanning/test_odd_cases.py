@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from app.presentation.decision_reasons import reason_of
+from benchmarks.first_come import first_come
 from cluster_models.cluster.snapshot import ClusterSnapshot, LinkShare
 from cluster_models.cluster.topology import NodeState
 from cluster_models.jobs.recovery import BatchDecision, JobDecision, RecoveryAction
@@ -18,7 +19,6 @@ from solver.replanning.affected_jobs import asked_columns
 from solver.replanning.check import check_decision
 from solver.replanning.columns import JobColumns
 from solver.replanning.decide import decide, safe_answer
-from solver.replanning.first_come import first_come
 from solver.replanning.options import reroute
 from solver.replanning.prepared import prepare
 from solver.replanning.problem import ReplanOptions, ReplanProblem

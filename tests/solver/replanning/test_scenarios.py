@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.presentation.decision_reasons import objection, reason_of
+from benchmarks.first_come import first_come
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.health.conditions import conditions_of
 from cluster_models.health.degraded import degraded
@@ -21,7 +22,6 @@ from cluster_models.jobs.recovery import BatchDecision, JobDecision, RecoveryAct
 from cluster_models.jobs.running import RecoveryPolicy, RunningJob
 from solver.replanning.check import check_decision, held_after
 from solver.replanning.decide import decide, safe_answer
-from solver.replanning.first_come import first_come
 from solver.replanning.problem import ReplanProblem
 from tests.cluster_models.clusters import cluster_of, host
 from tests.solver.problems import SPARSE
