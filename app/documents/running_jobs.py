@@ -115,7 +115,9 @@ class RecoveryDocument(ValueDocument[RecoveryPolicy]):
     least_gain_share: Annotated[NotNegative, Field(le=1)] = Field(
         _DEFAULT.least_gain_share,
         description="Where the job still runs on all that it holds: share of its useful work over the horizon, as "
-        "planned, that stopping it must gain; what gains less leaves it alone.",
+        "planned, that stopping it must gain; what gains less leaves it alone. Where it lost something: share of "
+        "the work in another shape that this must gain over what keeps the old one, unless the owner takes the "
+        "fastest plan (choice).",
         examples=[0.02],
     )
     least_gpus: Count = Field(_DEFAULT.least_gpus, description="GPUs that it needs at least.", examples=[1])

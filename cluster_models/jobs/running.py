@@ -40,7 +40,8 @@ class RecoveryPolicy:
     that moves.  It needs ``least_gpus`` and takes ``most_gpus`` (``None``: what it ran on or wants).
 
     ``least_gain_share``: where the job still runs on all that it holds, whatever is done with it must gain this
-    share of the useful work that it would do over the horizon as planned; what gains less leaves it alone.
+    share of the useful work that it would do over the horizon as planned; what gains less leaves it alone.  Where
+    it lost something, another shape must gain this share of its work, unless the owner takes the fastest plan.
     """
 
     checkpoint_interval_steps: int = 100

@@ -362,9 +362,14 @@ def _choose(search: _Search) -> Relaxed | None:
 
 
 def _settle(search: _Search) -> None:
-    """Take the choice that moves fewest ranks among those that predictions cannot tell apart, within the gap."""
-    open_flop = search.objective - search.bound * (1 - search.options.gap)
-    slack_flop = max(SAME * abs(search.objective), min(WORTH_MOVING * abs(search.objective), open_flop))
+    """Take the choice that moves fewest ranks among those that predictions cannot tell apart.
+
+    Where the gap asked for is proven it stays so.
+    """
+    slack_flop = WORTH_MOVING * abs(search.objective)
+    if search.gap <= search.options.gap:
+        open_flop = search.objective - search.bound * (1 - search.options.gap)
+        slack_flop = max(SAME * abs(search.objective), min(slack_flop, open_flop))
     search.chosen = dict(
         with_fewest_moves(
             search.every_option,

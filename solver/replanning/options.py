@@ -243,8 +243,7 @@ def reshape(
     if isinstance(shapes, Remark):
         return refused(action, shapes)
     options = SearchOptions(time_limit_s=limit_s, seed=seed, gap=RESHAPE_GAP, alternatives=0)
-    spent_s, choice = time.monotonic() - started, shapes.asked.workload.choice
-    found = search_within(shapes.asked, shapes.space, options, spent_s=spent_s, choice=choice)
+    found = search_within(shapes.asked, shapes.space, options, spent_s=time.monotonic() - started)
     if isinstance(found, NoPlan):
         return refused(action, *found.reasons)
     return reshaped(site, plan_found(site, shapes.asked, options, found), migrate)
@@ -270,6 +269,7 @@ def reshaped(site: JobSite, found: Plan, migrate: Migrate) -> RecoveryOption:
         limited_by=limit_of_time(plan.time),
         reason=reason,
         is_touched=site.is_touched,
+        in_new_shape=True,
     )
 
 

@@ -22,7 +22,7 @@ from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import Candidate
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.resources import JobResources
-from solver.replanning.values import least_gain_flop, option_value, spares_flop
+from solver.replanning.values import least_gain_flop, new_shape_flop, option_value, spares_flop
 
 SLOW_SHARE: Final = 0.01
 """Share of the step that slow compute must cost to be named as the limit."""
@@ -120,17 +120,20 @@ def option_of(
     limited_by: Remark,
     reason: Remark,
     is_touched: bool,
+    in_new_shape: bool = False,
 ) -> RecoveryOption:
     """The option of running by ``plan`` after ``migration``.
 
-    Where the job runs on whole hardware now, doing anything but leaving it alone pays its least gain; spares
-    that it takes are paid for in any case.
+    Where the job runs on whole hardware now, doing anything but leaving it alone pays its least gain, else what a
+    search for another shape made does; spares that it takes are paid for in any case.
     It carries no timeline, most of a plan's bytes: decisions are about hundreds of jobs, each with many options.
     """
     job, problem = resources.job, resources.problem
     value = option_value(job, plan.tokens_per_s, migration, horizon_s=problem.horizon_s, for_others=not is_touched)
     stops = action is not RecoveryAction.NONE and job.id in problem.whole
     least_gain = least_gain_flop(job, problem.horizon_s) if stops else 0.0
+    if in_new_shape and not stops:
+        least_gain = new_shape_flop(job, plan.tokens_per_s, migration, problem.horizon_s)
     holds = frozenset((place.node, place.gpu) for place in plan.placement.ranks)
     taken = spares_flop(job, len(holds & problem.free_spares), problem.spare_worth_share, problem.horizon_s)
     return RecoveryOption(

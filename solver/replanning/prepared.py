@@ -21,7 +21,7 @@ from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.program import Gpu
 from solver.replanning.resources import check_plan, unreadable
 from solver.replanning.touched import Touched, held_gpus, lost_gpus
-from solver.replanning.values import option_value
+from solver.replanning.values import new_shape_flop, option_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +126,16 @@ def _renamed(
     moves = migration(lives, plan, problem=problem, lost=unreadable(problem, lost), links=problem.links())
     if reroutes:
         moves = replace(moves, moved=())
+    least_gain = 0.0
+    if option.action is RecoveryAction.RESHAPE:
+        least_gain = new_shape_flop(job, option.tokens_per_s, moves, problem.horizon_s)
     return replace(
         option,
         plan=plan,
         migration=moves,
         holds=frozenset((place.node, place.gpu) for place in plan.placement.ranks),
-        value_flop=option_value(job, option.tokens_per_s, moves, horizon_s=problem.horizon_s),
+        value_flop=option_value(job, option.tokens_per_s, moves, horizon_s=problem.horizon_s) - least_gain,
+        least_gain_flop=least_gain,
     )
 
 

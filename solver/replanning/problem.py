@@ -179,7 +179,8 @@ class RecoveryOption:
 
     ``holds`` are (node, GPU number), those it waits on included; ``value_flop`` as in ``JobDecision``; ``plan`` is
     ``None`` where the job stands still.  ``least_gain_flop``: what the value was lowered by because the job still
-    runs, and stopping it must gain that much; ``spares_flop``: because spares that it takes are worth that kept.
+    runs, and stopping it must gain that much, or because another shape must; ``spares_flop``: because spares that
+    it takes are worth that kept.
     """
 
     job_id: str

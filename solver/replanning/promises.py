@@ -17,7 +17,14 @@ from solver.replanning.migration import WARM_UP_STEPS
 from solver.replanning.optimistic import SizeBounds, shrink_bounds, swap_rate
 from solver.replanning.program import Gpu, Promise
 from solver.replanning.site import JobSite
-from solver.replanning.values import flops_per_token, least_gain_flop, spares_flop, transfer_flop, work_flop
+from solver.replanning.values import (
+    flops_per_token,
+    least_gain_flop,
+    new_shape_share,
+    spares_flop,
+    transfer_flop,
+    work_flop,
+)
 
 POOL: Final = "all"
 """The pool of all GPUs that a decision may give out."""
@@ -87,7 +94,9 @@ def _swaps(columns: JobColumns, pool: frozenset[Gpu]) -> Iterator[Ask]:
         stays = frozenset((place.node, place.gpu) for place in ranks if place.node not in broken) - site.lost
         takes = len(stays & pool) + len(ranks) - len(stays)
         (state,) = states_of((site.job.plan,), site.job.recovery)
-        (value,) = _values(view, np.array([rate]), len(ranks), state.rank_bytes.min(keepdims=True), warm_up=True)
+        (value,) = _values(
+            view, np.array([rate]), len(ranks), state.rank_bytes.min(keepdims=True), RecoveryAction.SWAP
+        )
         value -= _spares(site, takes, pool)
         promise = Promise(columns.job.id, float(value), stays, {POOL: takes}, len(ranks))
         yield Ask(promise, RecoveryAction.SWAP, number, len(ranks))
@@ -102,7 +111,7 @@ def _sizes(
     elsewhere = len(own - view.site.lost - pool)
     possible = (sizes.gpus <= job.gpus_at_most) & (sizes.tokens_per_s > 0)
     every, rates, rank_bytes = sizes.gpus[possible], sizes.tokens_per_s[possible], sizes.rank_bytes[possible]
-    values = _values(view, rates, every, rank_bytes, warm_up=action is RecoveryAction.RESHAPE)
+    values = _values(view, rates, every, rank_bytes, action)
     values -= _spares(view.site, np.maximum(0, every - elsewhere), pool)
     best = -math.inf
     for row in np.lexsort((-values, every)).tolist():
@@ -122,22 +131,28 @@ def _spares(site: JobSite, takes: IntArray | int, pool: frozenset[Gpu]) -> Float
 
 
 def _values(
-    view: View, tokens_per_s: FloatArray, gpus: IntArray | int, rank_bytes: FloatArray, *, warm_up: bool
+    view: View, tokens_per_s: FloatArray, gpus: IntArray | int, rank_bytes: FloatArray, action: RecoveryAction
 ) -> FloatArray:
-    """(n,) FLOPs over the horizon less restart and repeated steps, and warm-up where the batch is the job's own.
+    """(n,) FLOPs over the horizon less restart, repeated steps, warm-up where the batch is the job's own, and gain.
+
+    The last is what stopping the job, or another shape, must gain at least.
 
     Each of ``gpus`` ranks holds ``rank_bytes`` at least: ranks without room where the job was get them over network
     cards. State that only storage still has is read whatever the plan.
     """
     site, job = view.site, view.site.job
     restart_s = (job.recovery.restart_low_s + job.recovery.restart_high_s) / 2
-    steps = view.steps_lost + (sum(WARM_UP_STEPS) / 2 if warm_up else 0.0)
+    steps = view.steps_lost + (0.0 if action is RecoveryAction.SHRINK_DATA_PARALLEL else sum(WARM_UP_STEPS) / 2)
     still_s = restart_s + steps * site.asked.workload.tokens_per_step / tokens_per_s
     moved_bytes = np.maximum(0, gpus - view.near_gpus) * rank_bytes
     if view.stored_bytes:
         moved_bytes = np.full_like(moved_bytes, view.stored_bytes)
     works_s = np.maximum(0.0, site.problem.horizon_s - still_s)
     price, horizon_s = transfer_flop(job, 1.0), site.problem.horizon_s
-    least_gain = least_gain_flop(job, horizon_s) if job.id in site.problem.whole else 0.0
     work = job.weight * flops_per_token(job) * tokens_per_s * works_s
+    least_gain: FloatArray | float = 0.0
+    if job.id in site.problem.whole:
+        least_gain = least_gain_flop(job, horizon_s)
+    elif action is RecoveryAction.RESHAPE:
+        least_gain = new_shape_share(job) * work
     return np.asarray(work - price * moved_bytes - least_gain)

@@ -7,7 +7,7 @@ placed for each of them on nodes of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -21,7 +21,7 @@ from cluster_models.training.plan import Configuration, NoPlan
 from cluster_models.training.recompute import default_modules
 from cluster_models.training.workload import Offload
 from solver.answer.assemble import configuration_of
-from solver.candidates import FloatArray, IntArray, batch_of
+from solver.candidates import FloatArray, IntArray
 from solver.degrees.rule_filter import kept_candidates
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem, SearchOptions
@@ -38,9 +38,10 @@ FINE: Final = 0.25
 
 @dataclass(eq=False)
 class ShapeBook:
-    """All shapes on some nodes.  ``found``: by GPUs at most, what the planner takes, ``None`` where none fits.
+    """All shapes on some nodes.  ``found``: by GPUs at most, the fastest one found, ``None`` where none fits.
 
-    It takes a simpler shape than the fastest where predictions cannot tell them apart.
+    Whatever plans the owner of a job takes otherwise (``choice``): an option is worth what it makes, and a search
+    with more time finds none that is slower.
     """
 
     asked: PlanningProblem
@@ -50,20 +51,16 @@ class ShapeBook:
     bounds: SizeBounds
     found: dict[int, Configuration | None] = field(default_factory=dict)
     _proven: dict[int, float] = field(default_factory=dict)
-    _taken: dict[int, float] = field(default_factory=dict)
 
     @cached_property
     def is_settled(self) -> bool:
-        """Whether what the planner takes for a number of GPUs can be placed on any nodes that have as many."""
+        """Whether what is found for a number of GPUs can be placed on any nodes that have as many."""
         rules = self.asked.workload.placement
         return not (rules.spread or rules.keep_together) and all(map(alike_inside, self.space.fabrics))
 
     def upper(self) -> SizeBounds:
-        """Throughput that no shape taken with at most so many GPUs beats, with what the searches proved."""
+        """Throughput that no shape with at most so many GPUs beats, with what the searches proved."""
         rates: FloatArray = self.bounds.tokens_per_s.copy()
-        for gpus, rate in self._taken.items():
-            own = self.bounds.gpus == gpus
-            rates[own] = np.minimum(rates[own], rate)
         for most, rate in self._proven.items():
             small = self.bounds.gpus <= most
             rates[small] = np.minimum(rates[small], rate)
@@ -80,24 +77,14 @@ class ShapeBook:
         if not ((self.space.priced.excess_bytes <= 0) & mask).any():
             return None
         space = replace(self.space, kept=replace(self.space.kept, mask=mask))
-        found = search_within(self.asked, space, options, choice=self.asked.workload.choice)
+        found = search_within(self.asked, space, options)
         if isinstance(found, NoPlan):
             return None
         state = found.state
-        configuration = configuration_of(state.prepared(self.asked, found.chosen.index))
         if all(alike_inside(fabric) for fabric in self.space.fabrics):
             # the objective is the step, so its bound is one of the step
             self._proven[most] = self.asked.workload.tokens_per_step / state.bound
-        if self.is_settled:
-            self._taken[most] = self.asked.workload.tokens_per_step / self._least_step_s(configuration)
-        return configuration
-
-    def _least_step_s(self, configuration: Configuration) -> float:
-        """Seconds of a step that ``configuration`` beats on no nodes, in whatever order its ranks are."""
-        batch, own = self.space.priced.batch, batch_of(configuration)
-        names = {column.name for column in fields(batch)} - {"rank_order"}
-        same = np.logical_and.reduce([getattr(batch, name) == getattr(own, name) for name in sorted(names)])
-        return float(self.space.priced.bound_s[same].min())
+        return configuration_of(state.prepared(self.asked, found.chosen.index))
 
 
 def books_of(

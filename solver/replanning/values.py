@@ -7,6 +7,7 @@ from typing import Final
 from cluster_models.jobs.recovery import BatchDecision, Migration
 from cluster_models.jobs.running import RunningJob
 from cluster_models.training.model_work import workload_flops_per_token
+from cluster_models.training.workload import Choice
 
 WORTH_MOVING: Final = 0.005
 """Share of a step, or of a job's worth, that moving live ranks must save: links drift by more from day to day
@@ -34,6 +35,17 @@ def moves_flop(job: RunningJob, moved_ranks: int) -> float:
 def least_gain_flop(job: RunningJob, horizon_s: float) -> float:
     """Weighted FLOPs that stopping ``job`` must gain where nothing that it holds is lost."""
     return job.recovery.least_gain_share * work_flop(job, job.plan.tokens_per_s, 0.0, horizon_s)
+
+
+def new_shape_share(job: RunningJob) -> float:
+    """Share of its own work that another shape must gain: none where the owner takes the fastest, however close."""
+    assert job.plan.workload is not None
+    return 0.0 if job.plan.workload.choice is Choice.FASTEST else job.recovery.least_gain_share
+
+
+def new_shape_flop(job: RunningJob, tokens_per_s: float, migration: Migration, horizon_s: float) -> float:
+    """Weighted FLOPs that another shape at this pace must gain over what keeps the old one."""
+    return new_shape_share(job) * work_flop(job, tokens_per_s, migration.downtime.middle_s, horizon_s)
 
 
 def spares_flop(job: RunningJob, gpus: int, share: float, horizon_s: float) -> float:

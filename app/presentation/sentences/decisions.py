@@ -96,7 +96,7 @@ def _others_go_on(*, jobs: Sequence[str], nodes: Sequence[str]) -> str:
 
 def _gains_too_little(*, action: str, gain: float, least_gain: float) -> str:
     return (
-        f"{_NOUNS[action]} would gain {_percent(gain)} of its work, and stopping it must gain "
+        f"{_NOUNS[action]} would gain {_percent(gain)} of its work, and must gain "
         f"{100 * least_gain:g} % (least_gain_share)"
     )
 

@@ -25,7 +25,7 @@ def test_job_that_still_runs_is_not_stopped_for_a_trifle(*, least: float, moves:
     assert made.action is (RecoveryAction.SWAP if moves else RecoveryAction.NONE)
     assert decision.spares_used == (("n05",) if moves else ())
     if not moves:
-        assert "stopping it must gain 2 % (least_gain_share)" in objection(considered(made, RecoveryAction.SWAP))
+        assert "and must gain 2 % (least_gain_share)" in objection(considered(made, RecoveryAction.SWAP))
         assert "would gain" in reason_of(made)
 
 
