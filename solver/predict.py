@@ -15,6 +15,7 @@ from cluster_models.links.model import effective_links
 from cluster_models.remarks import remark
 from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.plan import Certificate, Configuration, Plan, StopReason
+from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Offload, Recompute, RecomputeModule, Sharding
 from solver.answer.assemble import assemble_plan
 from solver.answer.robustness import Contender, drift_of, robustness
@@ -78,7 +79,8 @@ def predict(
     )
 
 
-def _check_rules(problem: PlanningProblem, configuration: Configuration) -> None:
+def unrestricted(problem: PlanningProblem) -> PlanningProblem:
+    """The problem without what its workload pins, forbids or leaves out of a search."""
     free = replace(
         problem.workload,
         pinned={},
@@ -90,12 +92,14 @@ def _check_rules(problem: PlanningProblem, configuration: Configuration) -> None
         sharding=tuple(Sharding),
         offload=tuple(Offload),
         context_exchange=tuple(ContextExchange),
+        schedule=tuple(PipelineSchedule),
     )
-    unrestricted = replace(problem, workload=free)
-    for violation in (
-        *configuration_violations(configuration, unrestricted),
-        *layer_violations(configuration, unrestricted),
-    ):
+    return replace(problem, workload=free)
+
+
+def _check_rules(problem: PlanningProblem, configuration: Configuration) -> None:
+    free = unrestricted(problem)
+    for violation in (*configuration_violations(configuration, free), *layer_violations(configuration, free)):
         raise InvalidConfiguration("configuration", str(configuration.degrees), violation)
     degrees = configuration.degrees
     micro_batches = problem.workload.global_batch // (configuration.micro_batch * degrees.data)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 
 from cluster_models.errors import InvalidConfiguration
+from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK
 from cluster_models.training.plan import Degrees, StopReason
 from cluster_models.training.rank_costs import TIME_PARTS
-from cluster_models.training.workload import MOST_SEQUENCES, Sharding
+from cluster_models.training.schedules import PipelineSchedule
+from cluster_models.training.workload import MOST_SEQUENCES, Offload, Recompute, Sharding
 from solver.check import check_plan
 from solver.predict import predict
 from solver.problem import PlanningProblem
@@ -120,8 +123,20 @@ def test_time_parts_and_timeline_tell_the_same_step() -> None:
 def test_what_the_workload_allows_is_not_asked() -> None:
     """A prediction may leave the search's limits."""
     found = planned(DENSE_PROBLEM)
-    narrow = replace(DENSE_PROBLEM, workload=replace(DENSE_PROBLEM.workload, pinned={"tensor": 2}, max_gpus=2))
-    assert predict(narrow, found.configuration).configuration == found.configuration
+    others: dict[str, Any] = {
+        "pinned": {"tensor": 2, "offloaded_layers": 1},
+        "forbidden": {"sharding_ranks": (0,), "head_ranks": (0,)},
+        "recompute": (Recompute.FULL,),
+        "sharding": (Sharding.PARAMETERS,),
+        "offload": (Offload.OPTIMIZER,),
+        "context_exchange": (ContextExchange.GATHER,),
+        "schedule": (PipelineSchedule.GPIPE,),
+        "max_gpus": 2,
+    }
+    narrow = replace(DENSE_PROBLEM, workload=replace(DENSE_PROBLEM.workload, **others))
+    again = predict(narrow, found.configuration, hosts=found.placement.hosts)
+    assert again.configuration == found.configuration
+    assert again.time == found.time
 
 
 def test_a_configuration_that_does_not_fit_is_predicted_with_a_warning() -> None:

@@ -6,15 +6,12 @@ from dataclasses import dataclass, replace
 
 from app.documents.configuration import ConfigurationDocument
 from cluster_models.errors import InvalidConfiguration, SolverFailed
-from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.plan import Configuration, Plan
-from cluster_models.training.schedules import PipelineSchedule
-from cluster_models.training.workload import Offload, Recompute, RecomputeModule, Sharding
 from solver.check import check_plan
 from solver.check.memory import memory_violations
 from solver.check.offload import room_violations
 from solver.degrees.layout import filled_stages
-from solver.predict import predict
+from solver.predict import predict, unrestricted
 from solver.problem import PlanningProblem
 
 
@@ -71,20 +68,7 @@ def _hosts_in_order(document: ConfigurationDocument, given: Configuration) -> tu
 
 def _violations(plan: Plan, problem: PlanningProblem) -> tuple[str, ...]:
     """Findings of the checker, apart from the limits a prediction may exceed: memory, and the search's leave."""
-    workload = replace(
-        problem.workload,
-        pinned={},
-        forbidden={},
-        recompute=tuple(Recompute),
-        recompute_modules=tuple(RecomputeModule),
-        pinned_modules=None,
-        sharding=tuple(Sharding),
-        offload=tuple(Offload),
-        context_exchange=tuple(ContextExchange),
-        schedule=tuple(PipelineSchedule),
-        max_gpus=None,
-    )
-    asked = replace(problem, workload=workload)
-    judged = plan if plan.workload is None else replace(plan, workload=workload)
+    asked = unrestricted(problem)
+    judged = plan if plan.workload is None else replace(plan, workload=asked.workload)
     expected = {*memory_violations(judged, asked), *room_violations(judged, asked)}
     return tuple(found for found in check_plan(judged, asked) if found not in expected)
