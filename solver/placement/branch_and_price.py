@@ -28,7 +28,11 @@ MOST_PRICES: Final = 40
 RESOLUTION: Final = 1e-4
 """Share of the step time below which a gap is no longer narrowed down."""
 TRIAL: Final = 0.2
-"""Where the next trial step time lies between the bound and the incumbent."""
+"""Where the next trial step time lies between the bound and the goal, unless that is a smaller stride than ..."""
+LEAST_STRIDE: Final = 4e-3
+"""... this share of the goal."""
+PATIENCE: Final = 16.0
+"""Times the work of the last proof, or ``SLOW_TRIAL``, after which the stride of a trial is halved."""
 SLOW_TRIAL: Final = 1e9
 """Work on a trial beyond which a lower step is tried before the branch is parted, which repeats that work often."""
 COARSE: Final = 1.5e-3
@@ -69,7 +73,7 @@ class BranchAndPrice:
         self._known = np.empty((0, problem.schedule.pipeline), dtype=np.int64)
         self._spare = problem.nodes > problem.slots
         self._number = 0
-        self._trial_s = 0.0
+        self._trial_s = self._stride_s = self._begun = self._proof_work = 0.0
         self._open = list[_Open]()
         self._push(root(chains.ring_s), 0.0)
         self.work, self.bound_s, self.exhausted = 0.0, 0.0, False
@@ -92,13 +96,30 @@ class BranchAndPrice:
             self.exhausted = self._open[0].failed_s * (1.0 - RESOLUTION) <= low_s
             if upper_s - low_s <= RESOLUTION * upper_s or low_s >= target_s or self.exhausted:
                 break
-            if not low_s < self._trial_s <= upper_s:
-                self._trial_s = low_s + TRIAL * (min(upper_s, target_s) - low_s)
+            self._choose_trial(low_s, min(target_s, upper_s * (1.0 - RESOLUTION)))
             lowest = heappop(self._open)
             if not self._explore(lowest, low_s, out_of_time):
                 heappush(self._open, lowest)
         self.bound_s = max(self.bound_s, self._open[0].bound_s)
         return max(bound_s, min(self.bound_s, upper_s))
+
+    def _choose_trial(self, low_s: float, goal_s: float) -> None:
+        """Set the trial step: a stride beyond what is proven, and half of it where that takes long.
+
+        All branches are looked at again at each trial, so that a goal approached by ever smaller shares of what is
+        left would cost a whole proof for each of them.
+        """
+        spent = self.work - self._begun
+        if low_s >= self._trial_s:
+            self._proof_work = spent
+            self._stride_s = max(TRIAL * (goal_s - low_s), LEAST_STRIDE * goal_s)
+        elif spent > PATIENCE * max(SLOW_TRIAL, self._proof_work) and self._stride_s > RESOLUTION * low_s:
+            self._stride_s = 0.5 * (self._trial_s - low_s)
+        else:
+            self._trial_s = min(self._trial_s, goal_s)
+            return
+        self._begun = self.work
+        self._trial_s = goal_s if low_s + 1.5 * self._stride_s > goal_s else low_s + self._stride_s
 
     def _explore(self, lowest: _Open, low_s: float, out_of_time: Callable[[], bool]) -> bool:
         """Prove the trial step impossible in a branch, or part it; whether time sufficed."""

@@ -312,6 +312,13 @@ def test_the_bound_of_many_steep_nodes_rises_in_small_steps() -> None:
     assert priced_bound_s(problem, upper_s=best_known_s, work=1.2e9) >= 0.984 * best_known_s
 
 
+def test_a_goal_within_reach_is_tried_itself() -> None:
+    """By shares of what is left to the goal, three times the work ends short of it."""
+    problem, best_known_s = grid_problem(steep_links(64, 19), steep_training(64)), 5.5001
+    goal_s = 0.9901 * best_known_s
+    assert priced_bound_s(problem, upper_s=best_known_s, target_s=goal_s, work=2.6e9) >= goal_s
+
+
 @given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.integers(1, 4), st.integers(1, 3))
 @settings(max_examples=40)
 def test_routes_within_their_limits_are_told(seed: int, nodes: int, positions: int, paths: int) -> None:
