@@ -24,7 +24,7 @@ from solver.search_state import SearchState
 
 @dataclass(slots=True)
 class Reports:
-    """Those of one search; the next draft is due when ``due_s`` are gone and the plan beats that ``drafted``."""
+    """Reports of one search; the next draft is due when ``due_s`` are gone and the plan beats that ``drafted``."""
 
     problem: PlanningProblem
     options: SearchOptions

@@ -288,7 +288,7 @@ def _running(fields: RebalanceFields, counted: Sequence[int], experts: int) -> E
     rows = {number: row for number, row in zip(numbers, table, strict=True) if number in set(counted)}
     if not rows:
         remedy = "give layers, the numbers of the rows, as the statistics number them"
-        raise InvalidInput("layers", numbers, f"are none of the counted ones, {counted[:1]} on", remedy)
+        raise InvalidInput("layers", numbers, f"are not among the counted ones, {counted[:1]} on", remedy)
     if _SLOT_PAIR_S * sum(len(row) ** 2 for row in rows.values()) > MOST_SECONDS:
         problem = f"{len(rows)} layers of {len(next(iter(rows.values())))} slots take minutes"
         raise InvalidInput("physical_to_logical_map", "", problem, "rebalance a part of the layers at a time")

@@ -36,7 +36,7 @@ def exchange_said(name: str, sizes: tuple[int, ...], context: int) -> str:
     """The words of the exchange that a name and sizes of groups stand for, a ring unless told otherwise."""
     exchange = BY_NAME.get(name or "p2p")
     if exchange is None:
-        raise unreadable(f"exports.{KIND}", name, f"is none of {', '.join(NAMES.values())}")
+        raise unreadable(f"exports.{KIND}", name, f"is not one of {', '.join(NAMES.values())}")
     if exchange is not ContextExchange.HIERARCHICAL:
         return str(exchange)
     if len(sizes) != 2 or sizes[0] * sizes[1] != context:

@@ -47,7 +47,7 @@ def unused_answers(
             remedy = _nearest(key, valid) if len(found) < _MOST_REMEDIES else ""
             found.append(_of_key(part, key, problem, remedy))
 
-    check("hosts", answers.hosts, {reading.file for reading in readings}, "is none of the files read")
+    check("hosts", answers.hosts, {reading.file for reading in readings}, "is not one of the files read")
     where = "is not where a run begins in these files"
     check("ranks", answers.ranks, _places(facts, answers.ranks, matrices=True), where)
     check("nodes", answers.nodes, _places(facts, answers.nodes, matrices=False), where)

@@ -12,7 +12,7 @@ _ALLOWED = "after a failure it may"
 
 
 def policy_facts(job: JobRecord) -> tuple[tuple[str, str], ...]:
-    """Those of a training job or of a deployment."""
+    """Policy of a training job or of a deployment."""
     training = () if job.recovery is None else _training_facts(job.recovery)
     return (*training, *(() if job.replica_start is None else _serving_facts(job.replica_start)))
 

@@ -18,6 +18,6 @@ def check_version(kind: str, name: str, *, expected: ExpectedVersions, current: 
 
 
 def check_tag(kind: str, name: str, *, expected: ExpectedTags, current: str) -> None:
-    """Raise ``VersionMismatch`` where the content of a thing is none of the expected."""
+    """Raise ``VersionMismatch`` where the content of a thing is not one of those expected."""
     if expected is not None and current not in expected:
         raise VersionMismatch(f"Somebody changed the {kind} {name!r} meanwhile")

@@ -43,7 +43,7 @@ def list_workers(session: Session) -> list[Worker]:
 
 
 def list_unregistered(session: Session, *, executor_ids: Iterable[str]) -> set[str]:
-    """Those executors that have no row here."""
+    """Executors that have no row here."""
     return set(executor_ids) - set(session.scalars(select(WorkerRow.executor_id)))
 
 

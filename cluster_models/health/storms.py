@@ -1,4 +1,4 @@
-"""Storms of reports: a source that speaks ill of so many nodes at once is likelier wrong than they are broken."""
+"""Storms of reports: a source with trouble on so many nodes at once is likelier wrong than they are broken."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _ILL: Final = frozenset({HealthState.FAILED, HealthState.DEGRADED, HealthState.D
 
 @dataclass(frozen=True, slots=True)
 class Storm:
-    """The most nodes that one source spoke ill of, or of parts of, within the seconds looked at."""
+    """The most nodes on which, or on parts of which, one source reported trouble within the seconds looked at."""
 
     source: str
     nodes: int
 
 
 def storms_of(events: Iterable[HealthEvent], *, least_nodes: int, within_s: float) -> tuple[Storm, ...]:
-    """By source: those that spoke ill of ``least_nodes`` or more within ``within_s`` seconds.
+    """By source: the sources that reported trouble on ``least_nodes`` or more within ``within_s`` seconds.
 
     A report on a switch is about no node: a rack that goes with its switch is one report.
     """

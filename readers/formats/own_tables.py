@@ -256,7 +256,7 @@ def _long(source: Source, table: _Table) -> Contents:
 
 
 def _grouped(table: _Table, refusals: list[Finding]) -> dict[tuple[str, ...], list[tuple[Line, list[str]]]]:
-    """The rows by ends and kinds, in the order of ``_run``; rows that are none of the table's are refused."""
+    """The rows by ends and kinds, in the order of ``_run``; others are refused."""
     names = table.names
     groups: dict[tuple[str, ...], list[tuple[Line, list[str]]]] = {}
     notes = [table.notes.get(kind, "") for kind in _KINDS]

@@ -25,7 +25,7 @@ class Listener(Protocol):
         """An element begins."""
 
     def closed(self, name: str) -> None:
-        """It ends."""
+        """An element ends."""
 
 
 L = TypeVar("L", bound=Listener)

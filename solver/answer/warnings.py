@@ -148,7 +148,7 @@ def _model_parts(problem: PlanningProblem) -> list[Remark]:
 
 
 def _experts(problem: PlanningProblem) -> list[Remark]:
-    """That experts are priced together, which the framework runs otherwise."""
+    """Warning that experts are priced together, which the framework runs otherwise."""
     framework = problem.workload.framework
     if problem.architecture.experts is None or framework.grouped_experts:
         return []
@@ -166,7 +166,7 @@ def _documents(problem: PlanningProblem, candidate: Candidate) -> list[Remark]:
 
 
 def _adapters(problem: PlanningProblem) -> list[Remark]:
-    """That no training run with adapters was fitted."""
+    """Warning that no training run with adapters was fitted."""
     adapters = problem.workload.adapters
     return [] if adapters is None else [remark("unmeasured_adapters", adapters=adapters.words)]
 

@@ -73,7 +73,7 @@ def _state_space_projections(space: StateSpace, sizes: LocalSizes, h: float) -> 
 
 
 def _attention_projections(architecture: Architecture, sizes: LocalSizes) -> tuple[Extents, ...]:
-    """Those of softmax attention.
+    """Projections of softmax attention.
 
     Latent attention compresses queries and keys/values on every rank for its own share of the sequence and
     expands them over the tensor ranks (arXiv 2405.04434, section 2.1; Megatron-Core MLA).  Those of an indexer run

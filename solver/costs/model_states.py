@@ -43,7 +43,7 @@ class StateBytes(NamedTuple):
 
 
 def state_bytes(workload: TrainingWorkload) -> StateBytes:
-    """Those of a workload: two moments of Adam, one of SGD, and of Muon and Lion outside embedding and head.
+    """States of a workload: two moments of Adam, one of SGD, and of Muon and Lion outside embedding and head.
 
     FP32 training has no other weight; frameworks with ``sixteen_bit_states`` keep all in half the bytes.
     """

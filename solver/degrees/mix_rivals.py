@@ -27,14 +27,14 @@ class KnownLayers:
 
     @classmethod
     def of(cls, problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch) -> Self:
-        """Those of any candidates, with all modules that they may run again."""
+        """Layers of any candidates, with all modules that they may run again."""
         usual = layers_by_kind(problem, fabric, batch, modules_used(problem))
         if not overlaps(problem, batch).any():
             return cls(usual, usual)
         return cls(usual, layers_by_kind(problem, fabric, with_mix(batch, Mix(FULL)), modules_used(problem)))
 
     def take(self, rows: IntArray | slice) -> KnownLayers:
-        """Those of some of the candidates."""
+        """Layers of some of the candidates."""
         usual = select_rows(self.usual, rows)
         return KnownLayers(usual, usual if self.apart is self.usual else select_rows(self.apart, rows))
 

@@ -113,7 +113,7 @@ class Prices:
     weight: FloatArray
 
     def take(self, rows: BoolArray | IntArray) -> Prices:
-        """Those of ``rows``."""
+        """Prices of ``rows``."""
         return replace(
             self,
             batch=self.batch.take(rows),
@@ -278,7 +278,7 @@ class _Group:
 
     @property
     def priced(self) -> IntArray:
-        """Those that fit, or may with some mix of memory options."""
+        """Candidates that fit, or may with some mix of memory options."""
         settled = self.screened.settled
         return np.concatenate([settled.candidate[settled.excess_bytes <= 0], self.screened.open])
 

@@ -35,7 +35,7 @@ def waiting(tried: Tried) -> MixedRows:
 
 
 def only_waiting(tried: Tried) -> MixedRows:
-    """Those that fit so, and not with none offloaded."""
+    """Rows that fit so, and not with none offloaded."""
     found = waiting(tried)
     own = (found.excess_bytes <= 0) & (tried.plain_excess_bytes() > 0)
     return replace(

@@ -92,7 +92,7 @@ class Prior:
 
     @classmethod
     def of(cls, beliefs: Sequence[Believed]) -> Prior:
-        """Those of ``beliefs``, in their order."""
+        """Prior of ``beliefs``, in their order."""
         return cls(
             np.array([each.middle for each in beliefs]),
             np.array([each.spread for each in beliefs]),

@@ -160,7 +160,7 @@ def _is_protected(problem: ReplanProblem, job: RunningJob) -> bool:
 def nearest_first(problem: ReplanProblem, job: RunningJob, nodes: Iterable[str]) -> tuple[str, ...]:
     """Usable nodes as they are tried: on a leaf that lost nodes, on another of the job's, well ones first.
 
-    Nodes that the owner of the job avoids are none of them.
+    Nodes that the owner of the job avoids are left out.
     """
     assert job.plan.workload is not None
     known, avoided = problem.nodes, frozenset(job.plan.workload.avoid_nodes)

@@ -33,7 +33,7 @@ class Bunching:
 
 
 def bunching_of(workload: ServingWorkload) -> Bunching:
-    """That of the workload's trace, nothing without one."""
+    """Bunching of the workload's trace, nothing without one."""
     if workload.trace is None:
         return Bunching()
     rate = workload.trace.requests_per_s

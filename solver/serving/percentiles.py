@@ -44,7 +44,7 @@ def limited_latencies(steady: Steady, kinds: Kinds, workload: ServingWorkload) -
 
 
 def percentiles_of(steady: Steady, kinds: Kinds, group: int) -> tuple[Percentiles, Percentiles]:
-    """Those of the first case to the first token and per output token, of one group."""
+    """Percentiles of the first case, to the first token and per output token, of one group."""
     found = [latencies_at(steady, kinds, group, share)[0] for share in (0.5, 0.9, 0.99)]
     return Percentiles(*(float(each[0]) for each in found)), Percentiles(*(float(each[1]) for each in found))
 

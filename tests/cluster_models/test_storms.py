@@ -1,4 +1,4 @@
-"""A storm is a source that speaks ill of many nodes in a short time."""
+"""A storm is a source that reports trouble on many nodes in a short time."""
 
 from __future__ import annotations
 

@@ -91,8 +91,8 @@ class ReplanSettingsDocument(ValueDocument[ReplanSettings]):
     )
     storm_share: Annotated[NotNegative, Field(le=1)] = Field(
         _DEFAULT.storm_share,
-        description="Share of the cluster's nodes (and three at least) of which one source must speak ill within "
-        "storm_within_s for nothing to be approved without anybody.",
+        description="Share of the cluster's nodes (and three at least) on which one source must report trouble "
+        "within storm_within_s for nothing to be approved without anybody.",
         examples=[0.25],
     )
     storm_within_s: Annotated[Positive, Field(le=LONGEST_S)] = Field(

@@ -51,7 +51,7 @@ class Given:
             raise InvalidInput(
                 option, written, f"may be any of {len(ends)} files", f"write {' or '.join(ends[:3])}"
             )
-        raise InvalidInput(option, written, "is none of the files given", close_name(written, list(self.paths)))
+        raise InvalidInput(option, written, "is not one of the files given", close_name(written, list(self.paths)))
 
     def names_like(self, pattern: str, *, option: str) -> list[str]:
         """The names of the files whose names or paths fit a pattern such as "*/topo.txt"."""

@@ -124,7 +124,7 @@ class _Fits:
 
     @property
     def all(self) -> list[tuple[ToldBy, FitReport]]:
-        """Those that there are, with what they were fitted to."""
+        """Reports that there are, with what they were fitted to."""
         kinds = ((ToldBy.PROFILE, self.kernels), (ToldBy.RUNS, self.steps), (ToldBy.RUNS, self.memory))
         return [(told_by, report) for told_by, report in kinds if report is not None]
 

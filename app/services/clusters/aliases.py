@@ -73,7 +73,7 @@ def learn(session: Session, *, cluster_id: str, aliases: Iterable[StoredAlias], 
 
 
 def present(aliases: Iterable[StoredAlias], cluster: Cluster) -> tuple[StoredAlias, ...]:
-    """Those of nodes that the cluster has, by node and name."""
+    """Aliases of nodes that the cluster has, by node and name."""
     names = {node.name for node in cluster.nodes}
     return tuple(sorted((a for a in aliases if a.node in names), key=lambda alias: (alias.node, alias.alias)))
 

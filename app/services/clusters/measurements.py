@@ -45,7 +45,7 @@ def store(session: Session, *, cluster_id: str, version: int, samples: Iterable[
 
 
 def unknown(session: Session, *, cluster_id: str, samples: Iterable[Sample]) -> tuple[Sample, ...]:
-    """Those samples, each once, that the cluster does not have yet."""
+    """Samples, each once, that the cluster does not have yet."""
     samples = dict.fromkeys(samples)
     sources = {sample.source for sample in samples}
     query = _QUERY.where(MeasurementRow.cluster_id == cluster_id)

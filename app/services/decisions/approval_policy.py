@@ -39,7 +39,7 @@ def warnings(session: Session, *, row: ReplanRow, settings: ReplanSettings) -> t
         within_s=settings.storm_within_s,
     )
     told = [
-        f"{storm.source} spoke ill of {storm.nodes} of {plural(len(cluster.nodes), 'node')} within "
+        f"{storm.source} reported trouble on {storm.nodes} of {plural(len(cluster.nodes), 'node')} within "
         f"{duration(settings.storm_within_s)}: see whether they failed, or the source is wrong"
         for storm in storms
     ]

@@ -44,7 +44,7 @@ class ReplanSettings:
 
     ``auto_approve``: a decision takes its GPUs without being asked for, where it keeps within ``auto_actions``
     (none named: any), ``auto_most_jobs`` that act, ``auto_most_nodes`` that change hands and ``auto_most_gap``
-    (``None``: no limit), and no source spoke ill of ``storm_share`` of the nodes within ``storm_within_s``.
+    (``None``: no limit), and no source reported trouble on ``storm_share`` of the nodes within ``storm_within_s``.
 
     ``signed_only``: reports without a signature are refused.  ``gpu_budget`` limits the
     GPUs of all jobs together.  A spare GPU that is taken must be worth ``spare_worth_share`` of what a GPU of its

@@ -112,7 +112,7 @@ def answer(
 
 
 def unanswered(*columns: Any) -> Select[Any]:
-    """These columns of the failures that still wait for an answer."""
+    """Columns of the failures that still wait for an answer."""
     return (
         select(*columns)
         .join(SweepRow, SweepRow.id == SweptFailureRow.sweep_id)

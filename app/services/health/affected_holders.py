@@ -15,7 +15,7 @@ TROUBLE: Final = frozenset({HealthState.FAILED, HealthState.DEGRADED, HealthStat
 
 
 def standing_trouble(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
-    """Those that a job may have to act on, and that nothing has reported as over."""
+    """Conditions that a job may have to act on, and that nothing has reported as over."""
     return tuple(each for each in conditions if each.state in TROUBLE and each.quiet_until is None)
 
 

@@ -161,7 +161,7 @@ def list_plans(
 
 
 def list_plans_with_experts(session: Session, *, newest: int) -> list[PlanRecord]:
-    """Those of the ``newest`` plans that succeeded which say where experts lie."""
+    """Plans that say where experts lie, among the ``newest`` that succeeded."""
     query = select(PlanRow).where(PlanRow.status == PlanStatus.SUCCEEDED).options(undefer(PlanRow.result))
     rows = session.scalars(query.order_by(PlanRow.created_at.desc(), PlanRow.id.desc()).limit(newest)).all()
     return [_record(row) for row in rows if row.result and row.result.get("expert_slots")]

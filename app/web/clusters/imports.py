@@ -78,7 +78,7 @@ class Few(Generic[T]):
 
     @property
     def hidden(self) -> int:
-        """Those that are not seen at once."""
+        """Number of lines that are not seen at once."""
         return len(self.more) + self.left_out
 
 

@@ -74,7 +74,7 @@ def read(source: Source, lines: tuple[Line, ...]) -> Contents:
     known = understood_fabric(source, rows.fabric) if rows.fabric.cables else Contents()
     return Contents(
         (*known.facts, *(fact for port in rows.alone for fact in _with_host(port))),
-        (*refused_runs(rows.odd, "the line is none of iblinkinfo or was cut", _REMEDY), *known.refusals),
+        (*refused_runs(rows.odd, "the line is not iblinkinfo output, or was cut", _REMEDY), *known.refusals),
         (*rows.doubts, *known.doubts),
     )
 

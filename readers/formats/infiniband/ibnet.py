@@ -83,7 +83,7 @@ _rate: Final = lru_cache(maxsize=64)(rate_of)
 def _with_refusals(
     source: Source, lines: tuple[Line, ...], fabric: Fabric, odd: list[Line], doubts: tuple[Finding, ...]
 ) -> Contents:
-    refusals: tuple[Finding, ...] = refused_runs(odd, "the row is none of ibnetdiscover or was cut", _REMEDY)
+    refusals: tuple[Finding, ...] = refused_runs(odd, "the row is not ibnetdiscover output, or was cut", _REMEDY)
     if not fabric.cables:
         reason = _NO_LINKS if fabric.first_lines else "the file lists no device of a fabric"
         first, last = (lines[0], lines[-1]) if lines else (Line(1, ""), Line(1, ""))

@@ -117,7 +117,7 @@ def _odd(odd: Sequence[Line]) -> Iterator[Finding]:
             remedy = "look whether its InfiniBand driver is loaded, and run ibstat there again"
             yield refused(line, "ibstat failed on this node", remedy)
     rest = [line for line in odd if not _PANIC.match(line.text)]
-    yield from refused_runs(rest, "the line is none of ibstat", "send what ibstat prints, as it prints it")
+    yield from refused_runs(rest, "the line is not ibstat output", "send what ibstat prints, as it prints it")
 
 
 def _doubts(blocks: Sequence[_Block], ports: Sequence[PortFact]) -> Iterator[Finding]:

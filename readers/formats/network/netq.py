@@ -61,7 +61,7 @@ def read_compute_nodes(source: Source, lines: tuple[Line, ...]) -> Contents:
 
 
 def _not_netq() -> Contents:
-    return Contents((), (refusal(1, 1, "the value is none of NetQ", "send NetQ's answer as it came"),))
+    return Contents((), (refusal(1, 1, "the value is not NetQ output", "send NetQ's answer as it came"),))
 
 
 def _lines_of(lines: Sequence[Line], key: str) -> dict[str, int]:

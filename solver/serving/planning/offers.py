@@ -214,7 +214,7 @@ def _at_loads(prices: Priced, able: IntArray) -> list[Offer]:
 
 
 def cheapest_at_some_load(offers: Sequence[Offer]) -> list[Offer]:
-    """Those of ``offers`` that no other on the same islands replaces at every load."""
+    """``offers`` without those that another on the same islands replaces at every load."""
     most = max(float(each.loads[-1]) for each in offers)
     grid = np.geomspace(min(1.0, *(float(each.loads[0]) for each in offers), most), most, BEST_LOADS)
     alike: dict[tuple[int, object], list[Offer]] = defaultdict(list)

@@ -161,7 +161,7 @@ def build_program(
 
 
 def duals_of(program: Program, duals: FloatArray, offers: Sequence[Offer]) -> Duals:
-    """Those of the rows of ``program`` among the ``duals`` of all."""
+    """Duals of the rows of ``program``, among the ``duals`` of all."""
     parts: dict[int, FloatArray] = {}
     rows = program.rows
     most = 1 + max(size for _, size in rows.parts)

@@ -25,7 +25,7 @@ LAST_S: Final = 1.0
 
 @dataclass(slots=True)
 class ServingReports:
-    """Those of one search; the next draft is due when ``due_s`` are gone, ``best`` is the best plan so far."""
+    """Reports of one search; the next draft is due when ``due_s`` are gone, ``best`` is the best plan so far."""
 
     options: SearchOptions
     objective: ServingObjective

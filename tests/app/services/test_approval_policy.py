@@ -81,7 +81,7 @@ def test_nothing_is_approved_by_itself_in_a_storm(sessions: SessionFactory) -> N
         replan = _proposed(session, "n4", "n5")
         assert replan.status is ReplanStatus.PROPOSED
         (reason,) = replan.objections
-        assert reason.startswith("watch spoke ill of 3 of 8 nodes within 5 min")
+        assert reason.startswith("watch reported trouble on 3 of 8 nodes within 5 min")
         query = select(WebhookDeliveryRow.payload).where(WebhookDeliveryRow.event_type == "replan.proposed")
         assert json.loads(session.scalars(query).one())["data"]["objections"] == [reason]
 

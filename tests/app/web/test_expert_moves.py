@@ -177,7 +177,7 @@ WRONG: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
     "other layers": (
         {"running_text": json.dumps({"physical_to_logical_map": MAP, "layers": [7, 8, 9]})},
         "running_text",
-        "none of the counted ones",
+        "not among the counted ones",
     ),
     "ranks that do not divide": ({"ranks": "5"}, "running_text", "divisible by 5 ranks"),
     "no counts": ({"routing": ""}, "routing", "is missing"),

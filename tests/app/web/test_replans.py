@@ -218,9 +218,9 @@ def test_in_a_storm_of_reports_the_page_asks_to_look_first(failed: Failed) -> No
     with transaction(failed.service.sessions) as session:
         report(session, *(heard(node) for node in ("n4", "n5", "n2")))
     assert answer_safely(failed.service.sessions, replan_id=failed.replan_id, now=START)
-    assert "Look first: watch spoke ill of 4 of 8 nodes within 5 min" in told(failed.page())
+    assert "Look first: watch reported trouble on 4 of 8 nodes within 5 min" in told(failed.page())
     failed.solve()
-    assert "Look first: watch spoke ill of 4 of 8 nodes within 5 min" in told(failed.page())
+    assert "Look first: watch reported trouble on 4 of 8 nodes within 5 min" in told(failed.page())
 
 
 def test_free_nodes_that_are_no_spares_are_offered_and_priced(failed: Failed) -> None:
