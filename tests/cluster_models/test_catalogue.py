@@ -110,6 +110,7 @@ def test_a_kind_of_a_measured_process_is_judged_by_its_power() -> None:
     assert gpu_kind("H800-SXM-80GB").achievable_fraction == pytest.approx(measured)
     scarce = gpu_kind("H100-PCIe-80GB").achievable_fraction
     assert scarce == pytest.approx(measured * (350 / 756 / (700 / 989)) ** 0.4)
+    assert gpu_kind("H100-SXM5-96GB-HBM2e").achievable_fraction == pytest.approx(measured * (500 / 700) ** 0.4)
 
 
 def test_usual_hosts_are_those_of_kinds_of_the_catalogue() -> None:
