@@ -12,8 +12,8 @@ import numpy as np
 
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.compiled import Arrays
-from solver.placement.least_inputs import between_slots, distinct, last_ends
-from solver.placement.problem import PlacementProblem
+from solver.placement.least_inputs import between_slots, distinct, fastest_between, last_ends
+from solver.placement.problem import NO_SLOT, PlacementProblem
 
 MOST_BAD_RANKS: Final = 4
 """Ranks of bad nodes that are looked for at most: the first two tell nearly all."""
@@ -64,10 +64,10 @@ def worst_first(problem: PlacementProblem) -> tuple[IntArray, IntArray]:
 def _with_one_of(problem: PlacementProblem, least: Least, bad: IntArray) -> tuple[FloatArray, FloatArray]:
     """(P,) last reduction and longest tail when a slot of each rank in turn sits on one of the ``bad`` nodes.
 
-    Only compute slows down, not the traffic that ``least.duration_s`` also holds.
+    Compute slows down, and traffic inside chunks takes the links of a bad node.
     """
     arrays, stages = problem.arrays, least.delay_s.shape[-1]
-    longer_s = arrays.duration_s * (float(arrays.slowdown[bad].min()) - arrays.slowdown.min())
+    longer_s = _longer_s(problem, bad)
     into_s, out_s = (float(each.min()) for each in _links_of(arrays.hop_s, bad))
     covered = _covered(problem)
     own_s = _rings_on(bad, covered, arrays, arrays.reduce_s, arrays.reduce_local_s) - arrays.reduce_hidden_s
@@ -97,6 +97,31 @@ def _links_of(between_s: FloatArray, nodes: IntArray) -> tuple[FloatArray, Float
     own = np.arange(len(nodes))
     into[nodes, own] = out[own, nodes] = np.inf
     return into.min(axis=0), out.min(axis=1)
+
+
+def _longer_s(problem: PlacementProblem, bad: IntArray) -> FloatArray:
+    """(E, C) seconds that each chunk takes longer at least with a slot of its rank on one of the ``bad`` nodes."""
+    arrays = problem.arrays
+    longer_s: FloatArray = arrays.duration_s * (float(arrays.slowdown[bad].min()) - arrays.slowdown.min())
+    for between_s, pairs, count, hidden_s in zip(
+        arrays.cross_s, arrays.cross_pairs, arrays.cross_count, arrays.cross_hidden_s, strict=True
+    ):
+        own_s = float(np.maximum(*_links_of(between_s, bad)).min())
+        exposed_s = np.maximum(0.0, own_s - hidden_s) - np.maximum(0.0, fastest_between(between_s) - hidden_s)
+        if count.any() and exposed_s.any():
+            crossed = np.tile(_crossed(arrays.cell_slots, pairs), problem.schedule.virtual)
+            longer_s = longer_s + crossed * exposed_s[:, None] * count
+    return longer_s
+
+
+def _crossed(cell_slots: IntArray, pairs: IntArray) -> BoolArray:
+    """(P,) whether links of the ``pairs`` (R, P, u, 2) lead to each slot of each cell of a rank, and from it."""
+    ends = np.where(between_slots(pairs)[..., None], pairs, NO_SLOT)
+    found = np.empty(pairs.shape[1], dtype=np.bool_)
+    for stage, slots in enumerate(cell_slots.swapaxes(0, 1)[..., None]):
+        met = [(slots == ends[:, stage, None, :, way]).any(axis=-1) for way in range(2)]
+        found[stage] = (np.logical_and(*met) | (slots[..., 0] < 0)).all()
+    return found
 
 
 def _covered(problem: PlacementProblem) -> BoolArray:

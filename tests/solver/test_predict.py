@@ -100,6 +100,18 @@ def test_without_hosts_the_best_ones_are_chosen(asked: PlanningProblem) -> None:
     assert again.certificate.bound <= found.time.step_s * (1 + 1e-9)
 
 
+def test_the_bound_knows_that_context_ranks_meet_on_a_slow_node() -> None:
+    """All four nodes are in one ring; the bound of the best placement counts the links of the slow one."""
+    asked = problem(
+        nodes(4, gpus=1), pair_samples(rates_of(4, [40, 40, 2, 40, 2, 2]), flows=1), sequence_length=4096
+    )
+    pinned = {"tensor": 1, "context": 4, "pipeline": 1, "data": 1, "micro_batch": 1}
+    asked = replace(asked, workload=replace(asked.workload, pinned=pinned))
+    again = predict(asked, planned(asked).configuration)
+    assert again.time.context_s > 0.1 * again.time.step_s
+    assert again.certificate.gap < 1e-3
+
+
 @ALL
 def test_other_hosts_are_no_faster(asked: PlanningProblem) -> None:
     """The plan's order of hosts is the best of its configuration."""
