@@ -138,7 +138,9 @@ sbom: $(INSTALLED_DEV) ## write sbom.json: what is installed at run time, with h
 	  --output-reproducible --output-file sbom.json
 
 audit: $(INSTALLED_DEV) ## ask for known vulnerabilities of what is installed at run time; fails where nobody answers
-	$(BIN)/pip-audit --requirement requirements.lock --require-hashes --disable-pip --strict --progress-spinner off
+	$(BIN)/pip-audit --requirement requirements.lock --require-hashes --disable-pip --strict --progress-spinner off \
+	  || { echo "audit: known vulnerabilities are in the table above: raise these packages in pyproject.toml to a version that mends them, then make lock test."; \
+	    echo "audit: without a table nobody answered: run it where Python's own package index can be reached over HTTPS, not a mirror, or set HTTPS_PROXY."; exit 1; }
 
 clean: ## remove what was built, downloaded and cached, the virtual environment included
 	rm -rf $(VENV) .venv-lock .tools sbom.json app/web/manual_pages build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .schemathesis .import_linter_cache .grimp_cache

@@ -5,6 +5,7 @@ python -m benchmarks.service_scale reads [--seconds 20]     reads a second and t
 python -m benchmarks.service_scale ingest                   100,000 measurements, in requests of 10,000
 python -m benchmarks.service_scale mixed [--seconds 600]    reads, plans and measurements; memory of the web process
 python -m benchmarks.service_scale workers [--plans 200]    the same plans on 1, 2 and 4 workers
+python -m benchmarks.service_scale shared                   a portfolio and a sweep on 1 and 2 workers
 
 Everything runs on this machine: clients, web process, workers and database share its processors.
 """
@@ -196,6 +197,43 @@ def workers(plans: int) -> None:
         print(f"{used / plans:.2f} s of processor time each", flush=True)
 
 
+def shared() -> None:
+    """Seconds until a portfolio of 16 plans and a sweep of every node are done, by number of workers."""
+    base = {"cluster": "two-nodes", "model": "llama-3-8b", "options": {"time_limit_s": 10.0}}
+    base |= {"workload": {"sequence_length": 4096, "global_batch_sequences": 64}}
+    seeds = [{"name": f"seed {seed}", "change": {"options": {"seed": seed}}} for seed in range(16)]
+    for number in (1, 2):
+        with site() as here, here.web() as (_, client), contextlib.ExitStack() as stack:
+            for name in ("two-nodes", "h100-17-nodes"):
+                store(client, name)
+            solving = [stack.enter_context(here.process("worker")) for _ in range(number)]
+            wait(lambda number=number: f"meshwright_workers {number}.0" in metrics(here))
+            told = _timed(client, "portfolios", {"plan": base, "variants": seeds}, solving)
+            print(f"{number} workers: 16 plans as one {told}", flush=True)
+            job = base | {"cluster": "h100-17-nodes"}
+            plan = client.post("/plans", json=job).json()["links"]["self"].removeprefix(PREFIX)
+            wait(lambda plan=plan: client.get(plan).json()["status"] == "succeeded")
+            body = {"name": "a", "plan": plan.rpartition("/")[2], "is_running": True}
+            client.post("/clusters/h100-17-nodes/jobs", json=body).raise_for_status()
+            told = _timed(client, "clusters/h100-17-nodes/what-if-sweeps", {"each": "node"}, solving)
+            print(f"{number} workers: each of 17 nodes {told}", flush=True)
+
+
+def _timed(client: httpx2.Client, what: str, body: dict[str, Any], solving: list[psutil.Process]) -> str:
+    """Ask for work of many jobs and wait for its end; seconds, and processor time of the workers."""
+    began, before = time.perf_counter(), sum(map(_cpu_s, solving))
+    answer = client.post(f"/{what}", json=body)
+    answer.raise_for_status()
+    address = answer.json()["links"]["self"].removeprefix(PREFIX)
+
+    def is_done() -> bool:
+        found = client.get(address).json()
+        return not found["is_open"] if "is_open" in found else found["status"] == "finished"
+
+    wait(is_done)
+    return f"in {time.perf_counter() - began:.0f} s, {sum(map(_cpu_s, solving)) - before:.1f} s of processor time"
+
+
 def store(client: httpx2.Client, name: str) -> None:
     """Store a cluster of the examples."""
     document = parse_text((EXAMPLES / "clusters" / f"{name}.yaml").read_text("utf-8"), what=name)
@@ -301,7 +339,7 @@ def wait(condition: Callable[[], bool], *, within_s: float = LONGEST_START_S) ->
 def main() -> None:
     """Measure what is named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["start", "reads", "ingest", "mixed", "workers"], nargs="+")
+    parser.add_argument("what", choices=["start", "reads", "ingest", "mixed", "workers", "shared"], nargs="+")
     parser.add_argument("--seconds", type=float, help="of load; default: 20 for reads, 600 for mixed")
     parser.add_argument("--plans", type=int, default=200)
     given = parser.parse_args()
@@ -311,6 +349,7 @@ def main() -> None:
         "ingest": ingest,
         "mixed": lambda: mixed(given.seconds or 600.0),
         "workers": lambda: workers(given.plans),
+        "shared": shared,
     }
     for name in given.what:
         measures[name]()

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from app.access import tenants
 from app.access.principals import NOBODY, Principal
-from app.access.requests import principal_of
+from app.access.requests import PRINCIPAL, principal_of
 from app.access.rights import name_of, right_of
 from app.access.tenants import Exceeded, Quotas
 from app.resources import Service, service_of
@@ -25,6 +25,8 @@ QUEUES_PLANS: Final = frozenset(
         "new_plan_pages.ask_for_plan",
         "new_plan_pages.try_story",
         "plans.create_plan",
+        "portfolio_pages.ask_for_portfolio",
+        "portfolios.create_portfolio",
         "serving_plan_pages.ask_for_serving_plan",
     }
 )
@@ -53,6 +55,16 @@ async def check_right(request: Request) -> None:
         await _check(request, principal, tenants.full_store)
 
 
+def refuse_full_queue(request: Request, session: Session) -> None:
+    """Raise 429 where the plans that a request has just stored are more than may wait, so that none is."""
+    principal = request.scope.get("state", {}).get(PRINCIPAL, NOBODY)
+    if not principal.limited_as or principal is NOBODY:
+        return
+    limits = quotas_of(session, principal.tenant_id, service_of(request).settings)
+    if (exceeded := tenants.overfull_queue(session, limits)) is not None:
+        raise _too_many(exceeded)
+
+
 async def _check(
     request: Request, principal: Principal, exceeded: Callable[[Session, Quotas], Exceeded | None]
 ) -> None:
@@ -61,7 +73,11 @@ async def _check(
         return
     found = await run_in_threadpool(_exceeded, service_of(request), principal, exceeded)
     if found is not None:
-        raise HTTPException(429, f"{found.what}.", headers={"Retry-After": str(found.again_after_s)})
+        raise _too_many(found)
+
+
+def _too_many(found: Exceeded) -> HTTPException:
+    return HTTPException(429, f"{found.what}.", headers={"Retry-After": str(found.again_after_s)})
 
 
 def _exceeded(

@@ -84,6 +84,10 @@ _API: Final[Mapping[str, Mapping[Right, str]]] = {
         READ: "list_plans get_plan get_timeline list_exports get_export stream_plan",
         PLAN: "create_plan delete_plan cancel_plan stop_plan",
     },
+    "portfolios": {
+        READ: "list_portfolios get_portfolio",
+        PLAN: "create_portfolio cancel_portfolio delete_portfolio",
+    },
     "predictions": {COMPUTE: "create_prediction"},
     "replan_settings": {READ: "get_replan_settings", OPERATE: "replace_replan_settings"},
     "replans": {
@@ -131,6 +135,7 @@ _PAGES: Final[Mapping[str, Mapping[Right, str]]] = {
     "measuring_pages": {READ: "what_next script"},
     "new_plan_pages": {READ: "new_plan", COMPUTE: "look_ahead", PLAN: "ask_for_plan try_story"},
     "plan_pages": {READ: "plan_list plan plan_progress", PLAN: "cancel stop"},
+    "portfolio_pages": {READ: "portfolio portfolio_progress", PLAN: "ask_for_portfolio cancel_portfolio"},
     "replan_pages": {
         READ: "replan_list replan replan_progress with_free_nodes launch_file",
         OPERATE: "change_replan",

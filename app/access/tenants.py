@@ -89,10 +89,8 @@ def list_tenants(session: Session) -> tuple[Tenant, ...]:
 
 def full_queue(session: Session, quotas: Quotas, *, now: datetime) -> Exceeded | None:
     """The quota that keeps the session's tenant from asking for one more plan."""
-    waiting = session.scalar(select(func.count(PlanRow.id)).where(PlanRow.status.in_(OPEN_STATUSES))) or 0
-    if quotas.queued_plans is not None and waiting >= quotas.queued_plans:
-        told = f"{waiting} plans wait or run, and {quotas.queued_plans} may"
-        return Exceeded(told, 60)
+    if (found := overfull_queue(session, quotas, more=1)) is not None:
+        return found
     if quotas.solver_s_per_day is None:
         return None
     query = select(PlanRow.started_at, PlanRow.finished_at).where(PlanRow.started_at > now - 2 * _DAY)
@@ -103,6 +101,14 @@ def full_queue(session: Session, quotas: Quotas, *, now: datetime) -> Exceeded |
     first = min((started for started, finished in spans if finished > started), default=now)
     told = f"{used_s:.0f} s of solving were used within a day, and {quotas.solver_s_per_day:g} s may be"
     return Exceeded(told, max(60, int((first + _DAY - now).total_seconds())))
+
+
+def overfull_queue(session: Session, quotas: Quotas, *, more: int = 0) -> Exceeded | None:
+    """The quota that the plans of the session's tenant break together with so many ``more``."""
+    waiting = session.scalar(select(func.count(PlanRow.id)).where(PlanRow.status.in_(OPEN_STATUSES))) or 0
+    if quotas.queued_plans is None or waiting + more <= quotas.queued_plans:
+        return None
+    return Exceeded(f"{waiting} plans wait or run, and {quotas.queued_plans} may", 60)
 
 
 def full_store(session: Session, quotas: Quotas) -> Exceeded | None:

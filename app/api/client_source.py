@@ -29,7 +29,7 @@ from app.main import API
 FOLDER: Final = Path(app.__file__).parent / "client"
 _ROOMS: Final[Mapping[str, tuple[str, ...]]] = {
     "clusters": ("clusters", "aliases", "measurements", "measuring", "imports"),
-    "jobs": ("running_jobs", "running_plans", "occupancy", "resilience"),
+    "jobs": ("running_jobs", "running_plans", "occupancy", "resilience", "portfolios"),
     "failures": ("events", "event_sources", "replans", "replan_settings", "sweeps"),
     "service": ("access", "keys", "audit", "webhooks"),
 }

@@ -9,10 +9,12 @@ from app.client.connection import Connection, part
 
 if TYPE_CHECKING:
     from app.answers.occupancy import OccupancyAnswer, SparesAnswer
+    from app.answers.portfolios import PortfolioAnswer, PortfolioSummary
     from app.answers.resilience import ResilienceAnswer
     from app.answers.running_jobs import JobAnswer, RunningPlanAnswer, RunningPlanSummaryAnswer
     from app.api.v1.answers import PageAnswer
     from app.api.v1.plan_exports import ExportAnswer
+    from app.api.v1.portfolios import PortfolioRequest
     from app.api.v1.replan_bodies import SpareNodesDocument, StepDocument
     from app.api.v1.resilience import ResilienceRequest
     from app.documents.running_jobs import JobDocument, JobPatch, RunningPlanDocument
@@ -43,6 +45,44 @@ class JobsOperations(Connection):
             body=body,
         )
         return told
+
+    def create_portfolio(
+        self, body: PortfolioRequest | Mapping[str, Any], *, idempotency_key: str | None = None
+    ) -> PortfolioSummary:
+        """Ask for up to 16 plans of training at once, all or none: each waits for its turn as any plan does."""
+        told: PortfolioSummary = self._ask(
+            "POST",
+            "/api/v1/portfolios",
+            "PortfolioSummary",
+            headers={"Idempotency-Key": idempotency_key},
+            body=body,
+        )
+        return told
+
+    def list_portfolios(
+        self, *, limit: int | None = None, cursor: str | None = None
+    ) -> PageAnswer[PortfolioSummary]:
+        """Portfolios, newest first, without what came out."""
+        told: PageAnswer[PortfolioSummary] = self._ask(
+            "GET", "/api/v1/portfolios", "PageAnswer[PortfolioSummary]", query={"limit": limit, "cursor": cursor}
+        )
+        return told
+
+    def get_portfolio(self, portfolio: str) -> PortfolioAnswer:
+        """A portfolio with what came out so far and one proof for all."""
+        told: PortfolioAnswer = self._ask("GET", f"/api/v1/portfolios/{part(portfolio)}", "PortfolioAnswer")
+        return told
+
+    def cancel_portfolio(self, portfolio: str) -> PortfolioSummary:
+        """Call off the plans that wait or run; those that have ended stay as they are."""
+        told: PortfolioSummary = self._ask(
+            "POST", f"/api/v1/portfolios/{part(portfolio)}/cancel", "PortfolioSummary"
+        )
+        return told
+
+    def delete_portfolio(self, portfolio: str, *, if_match: str | None = None) -> None:
+        """Forget a portfolio; its plans stay."""
+        self._ask("DELETE", f"/api/v1/portfolios/{part(portfolio)}", "None", headers={"If-Match": if_match})
 
     def get_plan_resilience(
         self, plan: str, *, failures_per_node_day: float | None = None, label: str | None = None

@@ -46,6 +46,8 @@ MODELS: Final = {
     "PlanAnswer": "app.answers.plans",
     "PlanDocument": "app.documents.plan",
     "PlanSummary": "app.answers.plans",
+    "PortfolioAnswer": "app.answers.portfolios",
+    "PortfolioSummary": "app.answers.portfolios",
     "PredictionAnswer": "app.api.v1.predictions",
     "RebalanceAnswer": "app.experts.rebalancing",
     "RecalibrationAnswer": "app.answers.measured_runs",

@@ -20,7 +20,7 @@ class SweepRow(Owned, Base):
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     cluster_id: Mapped[str] = mapped_column(ForeignKey("clusters.id", ondelete="CASCADE"))
-    each: Mapped[str | None] = mapped_column(String(100))
+    each: Mapped[str | None] = mapped_column(String(200))
     """Label whose places fail one after the other; empty where failures were listed."""
     created_at: Mapped[datetime]
     cancelled_at: Mapped[datetime | None]
@@ -33,7 +33,7 @@ class SweptFailureRow(Base):
 
     sweep_id: Mapped[str] = mapped_column(ForeignKey("what_if_sweeps.id", ondelete="CASCADE"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True)
-    name: Mapped[str] = mapped_column(String(300))
+    name: Mapped[str] = mapped_column(String(500))
     losses: Mapped[dict[str, Any]] = mapped_column(deferred=True)
     """``{"losses": [...]}``: the reports that are supposed."""
     answered_at: Mapped[datetime | None]

@@ -26,6 +26,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 import app.db.access_tables
 import app.db.feedback_tables
 import app.db.page_tables
+import app.db.portfolio_tables
 import app.db.replan_tables
 import app.db.running_tables
 import app.db.sweep_tables

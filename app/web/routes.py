@@ -35,6 +35,7 @@ from app.web.planning.fleet_pages import router as fleet_router
 from app.web.planning.framework_pages import router as framework_router
 from app.web.planning.new_plan_pages import router as new_plan_router
 from app.web.planning.plan_pages import router as plan_router
+from app.web.planning.portfolio_pages import router as portfolio_router
 from app.web.planning.sensitivity_pages import router as sensitivity_router
 from app.web.planning.serving_plan_pages import router as serving_router
 from app.web.rendering import SECURITY_HEADERS, page
@@ -94,6 +95,7 @@ router.include_router(comparison_router)
 router.include_router(sensitivity_router)
 router.include_router(new_plan_router)
 router.include_router(plan_router)
+router.include_router(portfolio_router)
 # before the clusters: an address there may be any name
 router.include_router(import_router)
 router.include_router(measuring_router)

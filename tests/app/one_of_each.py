@@ -49,6 +49,7 @@ def one_of_each(client: TestClient) -> dict[str, str]:
         ("calibrations", {"name": "secret-calibration", "calibration": CALIBRATION}, "calibration"),
         ("webhooks", {"url": "https://secret.example/"}, "webhook"),
         ("plans", plan_body(), "plan"),
+        ("portfolios", {"plan": plan_body(), "gpus": [2, 4]}, "portfolio"),
         ("keys", {"name": "secret-key", "role": "viewer"}, "key"),
         ("clusters/eight/what-if-sweeps", {"each": "leaf"}, "sweep"),
         ("clusters/eight/event-sources", {"name": "secret-source", "adapter": "plain"}, "source"),

@@ -10,6 +10,7 @@ from sqlalchemy import text
 
 from app.db import migrate
 from app.db.engine import make_engine
+from tests.app.api_client import API, plan_body
 from tests.app.failure_bodies import SITE, store_site
 from tests.e2e.processes import Deployment, deployment, service, wait_until, worker
 
@@ -37,6 +38,15 @@ def _executors(database_url: str, status: str) -> Counter[str]:
     return found
 
 
+def _workers(database_url: str) -> list[str]:
+    """Workers that have given a sign of life."""
+    engine = make_engine(database_url)
+    with engine.begin() as connection:
+        found = [str(each) for each in connection.execute(text("SELECT executor_id FROM workers")).scalars()]
+    engine.dispose()
+    return found
+
+
 def test_workers_share_the_failures_of_a_sweep(shared: Deployment, empty_database_url: str) -> None:
     """Two workers answer some each; one is killed with a job in hand, and the other answers all the rest, once."""
     with service(shared, MESHWRIGHT_ROLE="web") as (_, client), worker(shared):
@@ -53,3 +63,22 @@ def test_workers_share_the_failures_of_a_sweep(shared: Deployment, empty_databas
         found = client.get(f"{address}?worst=100").json()
     assert (found["answered"], found["refused"]) == (16, 0)
     assert sorted(int(each["name"]) for each in found["worst"]) == list(range(16))
+
+
+def test_workers_share_the_plans_of_a_portfolio(shared: Deployment, empty_database_url: str) -> None:
+    """Four plans of two seconds on two workers; one is killed under its first, which the other solves again."""
+    body = {"plan": plan_body(), "gpus": [4, 8], "variants": [{"name": f"{n}", "change": {}} for n in range(2)]}
+    with service(shared, MESHWRIGHT_ROLE="web") as (_, client), worker(shared):
+        with worker(shared) as killed:
+            wait_until(lambda: len(_workers(empty_database_url)) == 2, shared)
+            address = client.post(f"{API}/portfolios", json=body).headers["Location"]
+            wait_until(lambda: str(killed.pid) in _executors(empty_database_url, "PENDING"), shared)
+            wait_until(lambda: shared.starts() == 2, shared)
+            killed.kill()
+        wait_until(lambda: not client.get(address).json()["is_open"], shared)
+        found = client.get(address).json()
+        plans = [client.get(f"{API}/plans/{each['plan']}").json() for each in found["members"]]
+    assert [each["status"] for each in found["members"]] == ["succeeded"] * 4
+    assert sorted(plan["rescues"] for plan in plans) == [0, 0, 0, 1]
+    assert found["certificate"]["gap"] is not None
+    assert (shared.starts(), shared.ends()) == (5, 4)

@@ -51,6 +51,7 @@ PARTS: Final = {
     "/plans/{plan_id}/progress",
     "/replans/{replan_id}/progress",
     "/what-if-sweeps/{sweep_id}/progress",
+    "/portfolios/{portfolio_id}/progress",
 }
 """Parts that another page takes in."""
 OURS: Final = "two-and-a-spare"
@@ -105,6 +106,7 @@ def _addresses(failed: Failed) -> dict[str, list[str]]:
             now, report = datetime.now(UTC), RunReport(STEP_S * slower)
             measured_runs.record_run(session, plan=plan, report=report, ended_at=now, now=now)
     eight, small = f"/clusters/{CLUSTER}", f"/clusters/{OURS}"
+    curve = where(failed.browser.post(f"/plans/{plan}/portfolio", data={"gpus": "4, 8"}))
     sweep = where(failed.browser.post(f"{eight}/what-if-sweeps", data={"each": "leaf"}))
     running = json.dumps({"physical_to_logical_map": [[slot % 16 for slot in range(24)]] * 3})
     forms = {
@@ -130,6 +132,7 @@ def _addresses(failed: Failed) -> dict[str, list[str]]:
         "/clusters/{name:path}/what-if": [f"{eight}/what-if", f"{eight}/what-if?node=n2"],
         "/calibrations/{name}": ["/calibrations/slow"],
         "/experts/{name}": ["/experts/ours"],
+        "/portfolios/{portfolio_id}": [curve],
         "/replans/{replan_id}": [failed.address],
         "/replans/{replan_id}/free-nodes": [f"{failed.address}/free-nodes"],
         "/what-if-sweeps/{sweep_id}": [sweep],

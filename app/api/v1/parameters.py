@@ -40,6 +40,9 @@ RoutingPath = Annotated[
     Path(description="Name of the routing statistics.", examples=["deepseek-r1"], max_length=200),
 ]
 PlanPath = Annotated[str, Path(alias="plan", description="Id of the plan.", examples=["0f4d2c8e6b7a4c55"])]
+PortfolioPath = Annotated[
+    str, Path(alias="portfolio", description="Id of the portfolio.", examples=["0f4d2c8e6b7a4c55"])
+]
 JobPath = Annotated[
     str, Path(alias="job", description="Name or id of the job.", max_length=200, examples=["pretrain-a"])
 ]

@@ -158,7 +158,7 @@ class WhatIfDocument(Document):
 class SupposedFailureDocument(WhatIfDocument):
     """Parts that fail together."""
 
-    name: Text = Field(max_length=300, description="Name of the failure, for the report.", examples=["leaf-3"])
+    name: Text = Field(description="Name of the failure, for the report.", examples=["leaf-3"])
 
 
 class SweepDocument(Document):
@@ -166,7 +166,6 @@ class SweepDocument(Document):
 
     each: Text | None = Field(
         None,
-        max_length=100,
         description="Each place of this label fails with all its nodes: node, nvlink_domain or a node label such "
         "as leaf, rack or zone. Absent where failures are listed.",
         examples=["node"],

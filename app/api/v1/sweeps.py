@@ -28,7 +28,7 @@ from app.services.clusters import clusters
 from app.services.decisions import sweeps
 from app.services.preconditions import check_tag
 
-MOST_SHOWN = 1000
+MOST_SHOWN = 200
 
 router = APIRouter(tags=["failures"], route_class=BodyRoute)
 

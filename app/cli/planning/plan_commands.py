@@ -77,6 +77,19 @@ def show(
 
 @app.command()
 @reported
+def portfolio(
+    *,
+    request: Annotated[str, typer.Argument(metavar="FILE", help="Body of /api/v1/portfolios; - reads a pipe.")],
+    as_json: Json = False,
+) -> None:
+    """Ask a service (--server) for several plans at once, as on 8, 16 and 32 GPUs, and prove the best of all."""
+    from app.cli.planning.portfolios import run_portfolio  # noqa: PLC0415 - see above
+
+    run_portfolio(request, as_json=as_json)
+
+
+@app.command()
+@reported
 def cancel(plan: PlanId, database_url: DatabaseUrl = None) -> None:
     """Call off a plan that waits or runs; one that has ended stays."""
     from app.cli.planning.stored_plans import run_cancel  # noqa: PLC0415 - see above

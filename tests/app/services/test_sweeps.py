@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,10 +12,12 @@ from sqlalchemy import delete
 from app.db.engine import SessionFactory, transaction
 from app.db.running_tables import RunningJobRow
 from app.db.tenancy import for_tenant
+from app.documents.cluster import ClusterDocument
 from app.events.reading import ReportedEvent
 from app.jobs import sweeping
 from app.jobs.context import JobContext
 from app.metrics import make_metrics
+from app.services.clusters import clusters
 from app.services.decisions import sweep_answers, sweeps, what_if
 from app.services.decisions.sweeps import FailureImpact, SupposedFailure, SweepStatus
 from app.services.errors import Conflict
@@ -173,6 +176,23 @@ def test_the_newest_sweeps_are_kept_and_all_that_run(
     third = _asked(sessions, "leaf")
     with sessions() as session:
         assert {each.id for each in sweeps.list_sweeps(session, limit=200).items} == {first, third}
+
+
+def test_places_with_the_longest_names_are_kept(sessions: SessionFactory) -> None:
+    """A leaf is named with its zone; labels and their values have up to 200 letters."""
+    zone, leaf, label = "z" * 200, "l" * 200, "k" * 200
+    with transaction(sessions) as session:
+        add_cluster(session)
+        add_job(session, "a", "n0", "n1")
+        stored = clusters.get_cluster(session, reference=CLUSTER)
+        labels = {"zone": zone, "leaf": leaf, label: "a"}
+        nodes = tuple(replace(node, labels=labels) for node in stored.cluster.nodes)
+        document = ClusterDocument.from_cluster(replace(stored.cluster, nodes=nodes), ())
+        clusters.replace_cluster(session, reference=CLUSTER, document=document)
+    for each in ("leaf", label):
+        _asked(sessions, each)
+    with sessions() as session:
+        assert {each.each for each in sweeps.list_sweeps(session, limit=9).items} == {"leaf", label}
 
 
 def test_sweeps_wait_behind_all_plans_and_take_turns() -> None:

@@ -1,0 +1,59 @@
+"""``meshwright plans portfolio``: several plans of a service as one answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from app.answers.plans import PlanEvent
+from app.answers.portfolios import PortfolioAnswer, PortfolioSummary
+from app.cli.connection import service
+from app.cli.files import naming, read_text
+from app.cli.progress import shown_progress
+from app.cli.server import chosen_server
+from app.cli.terminal import console, error_console, print_text
+from app.client import Client
+from app.documents.reading import parse_text
+from app.presentation.portfolios import MEMBER_COLUMNS, member_cells
+from cluster_models.errors import InvalidInput
+
+
+def run_portfolio(request: str, *, as_json: bool) -> None:
+    """Ask, wait and print what came out; Ctrl-C calls off the rest."""
+    if chosen_server().address is None:
+        raise InvalidInput("--server", None, "is missing", "the workers of a service solve a portfolio: name it")
+    with naming(request):
+        body: Any = parse_text(read_text(request), what=request)
+    with service() as asked:
+        made = asked.create_portfolio(body)
+        try:
+            _wait(asked, made)
+        except KeyboardInterrupt:
+            asked.cancel_portfolio(made.id)
+            raise
+        found = asked.get_portfolio(made.id)
+    if as_json:
+        print_text(found.model_dump_json(indent=2))
+    else:
+        _print(found)
+
+
+def _wait(asked: Client, made: PortfolioSummary) -> None:
+    with shown_progress(error_console(), Text) as show:
+        for name, plan in made.plans.items():
+            for event in asked.stream_plan(plan):
+                show(f"{name}: {PlanEvent.model_validate_json(event.data, extra='ignore').status}")
+
+
+def _print(found: PortfolioAnswer) -> None:
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for name in MEMBER_COLUMNS:
+        table.add_column(name, overflow="fold")
+    for each in found.members:
+        figures = each.gpus, each.step_s, each.tokens_per_s
+        table.add_row(*map(Text, member_cells(each.name, each.status, figures, each.best, each.proof.gap)))
+    console().print(table)
+    console().print(found.explanation)
