@@ -55,3 +55,24 @@ def test_a_table_stands_on_the_page_as_a_table() -> None:
     assert comparisons._as_page(["| a |", "|---|", "| 1 |", "1 of 2"]) == "| a |\n|---|\n| 1 |\n\n1 of 2"
     assert comparisons._as_page(["", "two", "", "| a |", "", "| b |"]) == "two\n\n| a |\n\n| b |"
     assert comparisons._as_page(["a | b"]) == "```text\na | b\n```"
+
+
+def test_several_runs_give_medians_and_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures that differ from run to run are shown with how far; what never differs is said to be the same."""
+    page = tmp_path / "page.md"
+    page.write_text("<!-- zen: begin -->\n<!-- zen: end -->\n<!-- ids: begin -->\n<!-- ids: end -->\n")
+    module = tmp_path / "counting_runs.py"
+    module.write_text(
+        "from pathlib import Path\nf = Path(__file__).with_suffix('.txt')\n"
+        "n = len(f.read_text()) if f.exists() else 0\nf.write_text('x' * (n + 1))\nprint(f'run took {n}.5 s')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    made = (Comparison("zen", "this", runs=3), Comparison("ids", "counting_runs"))
+    monkeypatch.setattr(comparisons, "COMPARISONS", made)
+    assert main(["--page", str(page), "--only", "zen"]) == 0
+    assert main(["--page", str(page), "--only", "ids", "--runs", "3"]) == 0
+    text = page.read_text()
+    assert "All 3 runs printed the same." in text
+    assert "run took 1.5 s" in text
+    assert "```text\nrun took 0.5..2.5 s\n```" in text
+    assert " s of processor time in 3 runs" in text
