@@ -12,24 +12,14 @@ WORKLOAD ?= examples/workloads/llama-3-70b-8k.yaml
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := $(VENV)/bin
+PACKAGES := $(VENV)/.packages
+PACKAGES_DEV := $(VENV)/.packages-dev
+COMPILED_EXPERTS := $(VENV)/.compiled-experts
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
-# A small plan leaves the compiled loops beside their source, so that no later command waits for the compiler.
-WARM_UP = $(BIN)/meshwright plan --cluster examples/clusters/two-nodes.yaml --model llama-3-8b \
-	--workload examples/workloads/llama-3-8b-small.yaml
-# Few slots are enumerated, more are searched and bounded: other loops.
-WARM_UP_PLACEMENT = for pp in 2 5; do $(BIN)/python -m benchmarks.placement --dp 2 --pp $$pp --seconds 5 \
-	--bandwidth examples/bandwidth/ten-nodes.csv --forward-s 0.03 --backward-s 0.06 --micro-batches 8 \
-	--activation-bytes 3e8 --gradient-bytes 8e9; done
-
-# The first map of experts takes a minute; two workers of the tests would both wait for it.
-# Few slots are solved exactly, and two on each rank are paired: other loops.
-WARM_UP_EXPERTS = maps=$$(mktemp -d) && $(BIN)/meshwright experts place --ranks 16 --nodes 2 --slots 48 \
-	--loads examples/routing/prefill.json examples/routing/decode.json --router 4 --link-speed 50 --format sglang \
-	--output $$maps && $(BIN)/meshwright experts rebalance --running $$maps/expert_location.json --ranks 16 --nodes 2 \
-	--loads examples/routing/decode.json --expert-bytes 44e6 --steps 10000 && \
-	echo '[[90, 40, 21, 20, 12, 11, 10, 9]]' >$$maps/few.json && for ranks in 4 6; do $(BIN)/meshwright experts place \
-	--loads $$maps/few.json --ranks $$ranks --nodes 2 --slots 12 --router 2; done; done=$$?; rm -r $$maps; exit $$done
+TYPES := $(VENV)/.types
+# Whoever makes several things at once (make --jobs) has cores for what is fetched, compiled and checked meanwhile.
+WARM_UP = $(BIN)/python -m benchmarks.warm_up
 # Loops that no command above comes to; should one of these tests fail, the run of all of them says so.  All files are
 # collected, which compiles them once: each worker would do it.
 WARM_UP_TESTS = $(BIN)/python -m pytest -k "by_transitions_is_told or gains_by_mixing or loads_after_moves or no_assignment_is_faster"
@@ -47,7 +37,7 @@ demo: $(INSTALLED) ## plan Llama 3 70B on the shipped 17-node H100 cluster and p
 serve: $(INSTALLED) ## start the service with its embedded database
 	$(BIN)/meshwright serve
 
-test: $(INSTALLED_DEV) browser ## run every check and test
+test: $(INSTALLED_DEV) $(TYPES) browser ## run every check and test
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -r fEs
 
 manual: $(INSTALLED_DEV) ## build the manual, which the service then shows under /manual
@@ -91,22 +81,38 @@ benchmark-replanning-service: $(INSTALLED_DEV) ## ask a real server about failur
 benchmark-spot-replay: $(INSTALLED_DEV) ## live through a trace of spot nodes with decisions and with greedy ones, some minutes
 	$(BIN)/python -m benchmarks.spot_replay
 
-# Bytecode of the libraries is made beside the loops, on a core that they leave idle.
-$(INSTALLED): requirements.lock pyproject.toml
+# Bytecode is made of what is imported, when it is: of all files it takes half a minute.
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+$(PACKAGES): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Meshwright needs Python 3.11 or newer, but $(PYTHON) is " + sys.version.split()[0] + "; name another one: make PYTHON=python3.12 ...")'
 	@$(PYTHON) -m venv $(VENV) || { echo "$(PYTHON) cannot make a virtual environment; on Debian and Ubuntu install python3-venv" >&2; exit 1; }
 	@echo "installing into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --requirement requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
-	@echo "compiling the solver's inner loops ..."
-	@{ $(BIN)/python -m compileall -q $(VENV)/lib >/dev/null 2>&1 || :; } & \
-	  { $(WARM_UP) >/dev/null && { $(WARM_UP_PLACEMENT); } >/dev/null; }; done=$$?; wait; exit $$done
+	@$(PIP) --requirement requirements.lock
+	@$(PIP) --no-deps --editable .
 	@touch $@
 
-$(INSTALLED_DEV): requirements-dev.lock $(INSTALLED)
+$(INSTALLED): $(PACKAGES)
+	@echo "compiling the solver's inner loops ..."
+	@$(WARM_UP) training >/dev/null
+	@touch $@
+
+$(COMPILED_EXPERTS): $(PACKAGES)
+	@$(WARM_UP) experts >/dev/null
+	@touch $@
+
+$(PACKAGES_DEV): requirements-dev.lock $(PACKAGES)
 	@echo "installing what the tests need ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.lock
-	@{ $(WARM_UP_TESTS) || :; } >/dev/null 2>&1 & ( $(WARM_UP_EXPERTS) ) >/dev/null && wait
+	@$(PIP) --requirement requirements-dev.lock
+	@touch $@
+
+$(INSTALLED_DEV): $(PACKAGES_DEV) $(INSTALLED) $(COMPILED_EXPERTS)
+	@$(WARM_UP_TESTS) >/dev/null 2>&1 || :
+	@touch $@
+
+# The type check of a first time takes a minute on one core, which the installation leaves idle; the test of it then
+# looks only at what changed.
+$(TYPES): $(PACKAGES_DEV)
+	@$(BIN)/mypy >/dev/null 2>&1 || :
 	@touch $@
 
 # The browser tests use a Chromium that is there, or skip and say so; nothing else depends on it.

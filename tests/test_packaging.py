@@ -228,7 +228,7 @@ def test_ci_is_make_test() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
     lines = [line for line in script.read_text("utf-8").splitlines() if line and not line.startswith("#")]
-    assert lines == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "make test"]
+    assert lines == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "make --jobs 3 test"]
 
 
 def _compose() -> dict[str, Any]:
