@@ -134,6 +134,7 @@ class DescribedApp(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI description."""
         if self.openapi_schema is None:
+            webhook_messages.describe(self.webhooks)
             problems.describe(super().openapi())
             description.describe(super().openapi())
             parameters.describe(super().openapi())
@@ -174,7 +175,6 @@ def create_app(settings: Settings, *, tenant: str = DEFAULT_TENANT) -> FastAPI:
         app.include_router(
             module.router, prefix=PREFIX, dependencies=[Depends(check_right), Depends(refuse_unknown_query)]
         )
-    webhook_messages.describe(app.webhooks)
     manual.install(app)
     for router in (calibrations.script_router, health.router, pages):
         app.include_router(router, dependencies=[Depends(check_right)])

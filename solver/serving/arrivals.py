@@ -199,7 +199,8 @@ def _settled(workers: _Workers) -> _Settled:
         quiet = 1.0 - np.where(split, 0.0, np.minimum(successors, BUSIEST))
         company = 0.5 * (company + (1.0 / quiet**2 - 1.0) * outputs / (outputs + 1.0 / quiet))
         if all(
-            np.allclose(*each, rtol=SETTLED, atol=0.0) for each in zip(before, (together, decoding), strict=True)
+            (np.abs(old - new) <= SETTLED * np.abs(new)).all()
+            for old, new in zip(before, (together, decoding), strict=True)
         ):
             break
     # the first of those that too few join waits longest
