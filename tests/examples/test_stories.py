@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from app.cli.commands import app
 from app.example_files import Story, examples_folder, stories
 
-SECONDS, SERVING_SECONDS = 4, 20
-"""Enough for a first plan on a busy machine; most end before, 5 % from the bound.  That of a serving plan is there
+SECONDS, SERVING_SECONDS = 2, 20
+"""Enough for a first plan on a busy machine; some end before, 5 % from the bound.  That of a serving plan is there
 once its relaxation is solved, after a second on an idle core."""
 
 

@@ -115,6 +115,7 @@ CASES: Mapping[str, PlanningProblem] = {
             host("a1", gpu="A100-SXM4-80GB", gpus=4, cards=4),
         ),
         global_batch=4,
+        forbidden=ONE_EACH,
     ),
     "least GPU time": problem(
         nodes(3, gpus=2), measured(3, "4 20 40", 2), objective=Objective.GPU_TIME, global_batch=6
