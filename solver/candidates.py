@@ -130,8 +130,9 @@ def select_rows(values: Value, rows: IntArray | BoolArray | slice) -> Value:
 
 def joined_batches(batches: Sequence[CandidateBatch]) -> CandidateBatch:
     """The rows of all ``batches``, one after the other."""
+    none = np.empty(0, dtype=np.int64)
     return CandidateBatch(
-        *(np.concatenate([getattr(batch, name) for batch in batches]) for name in names_of(CandidateBatch))
+        *(np.concatenate([none, *(getattr(batch, name) for batch in batches)]) for name in names_of(CandidateBatch))
     )
 
 

@@ -27,7 +27,15 @@ from cluster_models.training.offload import least_offload, may_offload, must_off
 from cluster_models.training.plan import RankOrder
 from cluster_models.training.schedules import can_run
 from cluster_models.training.workload import Sharding, TrainingWorkload
-from solver.candidates import ORDER_CODES, SCHEDULE_CODES, SHARDING_CODES, CandidateBatch, IntArray, names_of
+from solver.candidates import (
+    ORDER_CODES,
+    SCHEDULE_CODES,
+    SHARDING_CODES,
+    CandidateBatch,
+    IntArray,
+    joined_batches,
+    names_of,
+)
 from solver.degrees.layout import launchable
 from solver.pipeline.schedule import MOST_EVENTS, events_of_chunk
 
@@ -118,14 +126,6 @@ class Enumeration:
         ]
         rows = np.concatenate(tables) if tables else np.empty((0, COLUMNS), dtype=np.int64)
         return CandidateBatch(*(np.ascontiguousarray(rows[:, column]) for column in range(rows.shape[1])))
-
-
-def joined_batches(batches: Sequence[CandidateBatch]) -> CandidateBatch:
-    """The rows of all ``batches``, one after the other."""
-    none = np.empty(0, dtype=np.int64)
-    return CandidateBatch(
-        *(np.concatenate([none, *(getattr(batch, name) for batch in batches)]) for name in names_of(CandidateBatch))
-    )
 
 
 def _grids(

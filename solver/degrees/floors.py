@@ -17,14 +17,14 @@ from cluster_models.model.flops import BACKWARD_TO_FORWARD, layer_forward_flops
 from cluster_models.training.mixed_lengths import Balance
 from cluster_models.training.workload import Objective, TrainingWorkload
 from cluster_models.units import HOUR
-from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
+from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray, joined_batches
 from solver.costs.attended import least_step_tokens
 from solver.costs.calibration import calibration_of
 from solver.costs.compute import processor
 from solver.costs.layer_counts import all_layers
 from solver.costs.least_memory import least_bytes
 from solver.costs.straggling import straggling
-from solver.degrees.enumeration import Shape, families_of, joined_batches
+from solver.degrees.enumeration import Shape, families_of
 from solver.degrees.priced import MOST_CELLS, worlds_on
 from solver.degrees.stage_costs import costs_of, micro_batches_of
 from solver.placement.fabric import Fabric

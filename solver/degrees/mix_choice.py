@@ -24,11 +24,10 @@ from cluster_models.training.framework_choices import OptimizerOffload
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.offload import must_offload_layers, offload_percents
 from cluster_models.training.workload import WHOLE_OFFLOAD
-from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray, select_rows
+from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray, joined_batches, select_rows
 from solver.costs.layers import Layers
 from solver.costs.memory import MemoryAccount
 from solver.costs.recomputation import RecomputePolicies
-from solver.degrees.enumeration import joined_batches
 from solver.degrees.memory_mixes import (
     FULL,
     NOTHING,

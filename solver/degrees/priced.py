@@ -9,10 +9,18 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from solver.candidates import SCHEDULE_CODES, BoolArray, CandidateBatch, FloatArray, IntArray, select_rows
+from solver.candidates import (
+    SCHEDULE_CODES,
+    BoolArray,
+    CandidateBatch,
+    FloatArray,
+    IntArray,
+    joined_batches,
+    select_rows,
+)
 from solver.costs.layer_counts import chunk_kinds
 from solver.costs.recomputation import RecomputePolicies
-from solver.degrees.enumeration import Enumeration, enumerate_candidates, joined_batches, worlds_of
+from solver.degrees.enumeration import Enumeration, enumerate_candidates, worlds_of
 from solver.degrees.kind_mixes import can_mix, mixed_rows
 from solver.degrees.layout import chunk_layers
 from solver.degrees.memory_mixes import PLAIN, levels_of, with_mix

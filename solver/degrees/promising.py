@@ -24,9 +24,9 @@ import numpy as np
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.training.offload import must_offload_layers
 from cluster_models.training.schedules import PipelineSchedule
-from solver.candidates import CandidateBatch, FloatArray, IntArray
+from solver.candidates import CandidateBatch, FloatArray, IntArray, joined_batches
 from solver.costs.recomputation import RecomputePolicies
-from solver.degrees.enumeration import Enumeration, joined_batches, worlds_of
+from solver.degrees.enumeration import Enumeration, worlds_of
 from solver.degrees.floors import (
     World,
     family_floors,

@@ -14,11 +14,11 @@ from cluster_models.training.mixed_lengths import MixedLengths, Packing
 from cluster_models.training.plan import Certificate, StopReason
 from cluster_models.training.workload import Objective, Recompute, Sharding
 from solver import search
+from solver.candidates import joined_batches
 from solver.check import check_plan
 from solver.costs.calibration import calibration_of
 from solver.costs.least_memory import least_bytes
 from solver.degrees import promising
-from solver.degrees.enumeration import joined_batches
 from solver.degrees.floors import family_floors, family_sizes, worlds
 from solver.degrees.priced import PricedCandidates, count_of, enumeration_of, groups, price_candidates, worlds_on
 from solver.degrees.promising import price_fitting, price_promising

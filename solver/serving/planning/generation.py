@@ -118,7 +118,7 @@ def generated(
     prices: Sequence[Priced],
     options: SearchOptions,
     reports: ServingReports,
-    draft: Callable[[Generated], None],
+    draft: Callable[[Generated], object],
 ) -> Generated:
     """The best choice among all groups; ``prices`` are of those tried first, in ``zones`` of the best links.
 

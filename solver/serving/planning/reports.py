@@ -76,15 +76,18 @@ class ServingReports:
         )
 
     def settle(self, found: Found) -> Found:
-        """The best plan so far, now that ``found`` is known; told of."""
-        self.best = better_of(found, self.best, self.objective)
-        self.tell("choosing", sum(len(each.groups) for each in found.prices))
-        return self.best
+        """The best plan so far, now that ``found`` is known, which need not have one; told of."""
+        best = better_of(found, self.best, self.objective)
+        if best.settled:
+            self.best = best
+            self.tell("choosing", sum(len(each.groups) for each in found.prices))
+        return best
 
-    def draft(self, found: Found) -> None:
-        """Settle ``found``, and draft the best plan where that is due."""
+    def draft(self, found: Found) -> Found:
+        """Settle ``found``, and draft the best plan where that is due; another try has to wait in any case."""
         best = self.settle(found)
-        if self.elapsed_s >= self.due_s:
+        if self.left_s() > 0 and self.elapsed_s >= self.due_s:
             self.due_s = self.elapsed_s + DRAFT_SHARE * self.options.time_limit_s
-            if self.on_found is not None:
+            if best.settled and self.on_found is not None:
                 self.on_found(best)
+        return best

@@ -48,25 +48,19 @@ def search(problem: ServingProblem, site: Site, options: SearchOptions, reports:
         first.append(priced(model, served, site, zones, problem.goal))
         reports.tell("pricing", sum(len(each.groups) for each in first))
 
-    def draft(made: Generated) -> None:
-        if (seen := _found(problem, site, zones, made)).settled:
-            reports.draft(seen)
+    def settled(made: Generated) -> Found:
+        return reports.draft(_found(problem, site, zones, made))
 
-    made = generated(problem, site, zones, first, options, reports, draft)
-    best = _found(problem, site, zones, made)
-    if reports.left_s() <= 0 and reports.best is not None:
-        return _ended(reports.settle(best), options, reports)
+    made = generated(problem, site, zones, first, options, reports, settled)
+    best = settled(made)
     if made.solved is None or made.solved.outcome.status is IlpStatus.INFEASIBLE:
         return _ended(replace(best, stopped_by=StopReason.PROVEN), options, reports)
-    if best.settled:
-        reports.draft(best)
     priced_in: tuple[Sequence[Zone], Sequence[Priced]] = zones, made.prices
     if not _is_proven(best, options) and reports.left_s() > 0:
         best, priced_in = _better_in_zones(problem, site, best, made.solved, priced_in, options, reports.left_s())
     if best.settled and not problem.goal.objective.is_maximum and reports.left_s() > 0:
         best = _shortest(problem, site, best, priced_in, options, reports.left_s())
-    if best.settled:
-        reports.settle(best)
+    reports.settle(best)
     return _ended(best, options, reports)
 
 

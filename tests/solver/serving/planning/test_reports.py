@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from itertools import count, pairwise
+from math import inf
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -18,7 +20,9 @@ from solver.problem import Progress
 from solver.serving import plan as serving_plan
 from solver.serving.plan import plan_serving
 from solver.serving.planning import reports
+from solver.serving.planning.found import Found
 from solver.serving.planning.reports import ServingReports
+from solver.serving.planning.settle import Settled
 from tests.solver.serving.planning.problems import CHAT, OPTIONS, nodes, problem, served, sound_plan
 
 ASKED = problem(nodes(1, gpus=3), served("llama-3.1-8b", **CHAT), objective="goodput")
@@ -69,6 +73,21 @@ def test_a_search_that_is_stopped_answers_with_its_best(objective: str) -> None:
         assert found.certificate.stopped_by is StopReason.CANCELLED
         bound = found.certificate.bound
         assert bound >= best if asked.goal.objective.is_maximum else bound <= best
+
+
+def test_a_draft_that_comes_to_nothing_waits_and_a_worse_plan_does_not_replace_the_best() -> None:
+    """Else the choice for a draft would be tried again with every set of groups, for half of the time."""
+    drafts: list[Found] = []
+    report = ServingReports(OPTIONS, ServingObjective.GOODPUT, on_found=drafts.append, due_s=0.0)
+    nothing = Found((), 0.0, inf, StopReason.WORK_LIMIT, (), (), ())
+    assert report.draft(nothing) is nothing
+    assert (report.best, drafts) == (None, [])
+    assert report.due_s > 0.0
+    some = (cast("Settled", SimpleNamespace(groups=())),)
+    best, worse = (replace(nothing, settled=some, objective=objective) for objective in (2.0, 1.0))
+    report.due_s = 0.0
+    assert report.draft(best).objective == report.draft(worse).objective == 2.0
+    assert [draft.objective for draft in drafts] == [2.0]
 
 
 @pytest.mark.parametrize("ticks", [1, 3, 5, 8, 13, 21])
