@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
 from app.answers.sweeps import SweepAnswer, SweepSummary
@@ -15,12 +14,11 @@ from app.cli.connection import service
 from app.cli.files import naming, read_text
 from app.cli.progress import shown_progress
 from app.cli.server import chosen_server
-from app.cli.terminal import console, error_console, print_text
-from app.client import Client
+from app.cli.terminal import console, error_console, print_text, table
 from app.db.engine import transaction
 from app.documents.reading import parse_text
 from app.presentation.sweeps import IMPACT_COLUMNS, impact_cells
-from app.services.decisions import sweep_answers
+from app.services.decisions import sweep_answers, sweeps
 from app.services.decisions.sweeps import SweepStatus
 
 _LOOK_EVERY_S: Final = 1.0
@@ -33,9 +31,12 @@ def run_sweep(
     with service(database_url) as asked:
         made = asked.create_sweep(cluster, _body(each, failures))
         try:
-            if chosen_server().address is None:
-                _answer_here(made, database_url)
-            _wait(asked, made)
+            with shown_progress(error_console(), _line) as show:
+                if chosen_server().address is None:
+                    _answer_here(made, database_url, show)
+                while (now := asked.get_sweep(made.id, worst=1)).status is SweepStatus.RUNNING:
+                    show(now)
+                    time.sleep(_LOOK_EVERY_S)
         except KeyboardInterrupt:
             asked.cancel_sweep(made.id)
             raise
@@ -54,7 +55,7 @@ def _body(each: str | None, failures: str | None) -> dict[str, Any]:
     return {"failures": listed} if each is None else {"each": each, "failures": listed}
 
 
-def _answer_here(made: SweepSummary, database_url: str | None) -> None:
+def _answer_here(made: SweepSummary, database_url: str | None, show: Callable[[SweepSummary], None]) -> None:
     """Answer all of it in this process; a service on the same database may answer some of it meanwhile."""
 
     def transact(do: Any) -> Any:
@@ -64,26 +65,19 @@ def _answer_here(made: SweepSummary, database_url: str | None) -> None:
     with databases(database_url) as sessions:
         for number in range(made.failures):
             sweep_answers.work_out(transact, sweep_id=made.id, number=number)
+            with sessions() as session:
+                show(SweepSummary.from_value(sweeps.get_sweep(session, sweep_id=made.id)))
 
 
-def _wait(asked: Client, made: SweepSummary) -> None:
-    with shown_progress(error_console(), _line) as show:
-        while (now := asked.get_sweep(made.id, worst=1)).status is SweepStatus.RUNNING:
-            show(now)
-            time.sleep(_LOOK_EVERY_S)
-
-
-def _line(sweep: SweepAnswer) -> Text:
+def _line(sweep: SweepSummary) -> Text:
     return Text(sweep.explanation)
 
 
 def _print(found: SweepAnswer) -> None:
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for name in IMPACT_COLUMNS:
-        table.add_column(name, overflow="fold")
+    rows = []
     for impact in found.worst:
         losses = impact.lost_tokens_per_s, impact.lost_requests_per_s, impact.lost_gpu_hours
         names = impact.must_move, impact.not_covered, impact.spares_used
-        table.add_row(*map(Text, impact_cells(impact.name, losses, names, impact.error)))
-    console().print(table)
+        rows.append(impact_cells(impact.name, losses, names, impact.error))
+    console().print(table(IMPACT_COLUMNS, rows))
     console().print(found.explanation)

@@ -15,9 +15,10 @@ from app.db.replan_tables import HealthEventRow
 from app.db.sweep_tables import SweepRow, SweptFailureRow
 from app.events.reading import ReportedEvent
 from app.serialization import canonical, jsonable, load
-from app.services.decisions import what_if
+from app.services.decisions import replan_settings, what_if
 from app.services.decisions.replan_answers import DecisionSummary, summary_of
 from app.services.decisions.what_if import Question
+from app.services.running import occupancy
 from cluster_models.errors import MeshwrightError
 
 ANSWERED: Final = "answered"
@@ -51,7 +52,8 @@ def work_out(transact: Transact, *, sweep_id: str, number: int) -> str:
     def store(session: Session) -> bool:
         return answer(session, sweep_id=sweep_id, number=number, summary=summary, state=state, error=error)
 
-    transact(store)
+    if not transact(store):
+        return GONE
     return REFUSED if error else ANSWERED
 
 
@@ -84,6 +86,7 @@ def answer(
 ) -> bool:
     """Store the answer of one failure, or why there is none; returns whether this call did it.
 
+    An answer that comes after its sweep was called off is dropped.
     A job that runs faster afterwards (its plan was priced otherwise) makes up for no other.
     """
     values: dict[str, Any] = {"error": error or None, "state": state or None, "answered_at": datetime.now(UTC)}
@@ -104,6 +107,7 @@ def answer(
             SweptFailureRow.sweep_id == sweep_id,
             SweptFailureRow.number == number,
             SweptFailureRow.answered_at.is_(None),
+            SweptFailureRow.sweep_id.in_(select(SweepRow.id).where(SweepRow.cancelled_at.is_(None))),
         )
         .values(**values)
     )
@@ -121,11 +125,18 @@ def unanswered(*columns: Any) -> Select[Any]:
 
 
 def _state(session: Session, cluster_id: str, question: Question) -> str:
-    """Digest of what is stored of cluster, jobs and reports; the losses that are supposed are no part of it."""
+    """Digest of what is stored of cluster, jobs, spares, settings and reports, without the supposed losses."""
     newest = func.max(HealthEventRow.received_at)
     reports = session.execute(
         select(func.count(HealthEventRow.id), newest).where(HealthEventRow.cluster_id == cluster_id)
     ).one()
     found = question.situation
-    told = (found.snapshot.id.partition("+")[0], found.document["jobs"], found.document["deployments"], *reports)
+    told = (
+        found.snapshot.id.partition("+")[0],
+        found.document["jobs"],
+        found.document["deployments"],
+        occupancy.spare_names(session, cluster_id=cluster_id),
+        replan_settings.settings_of(session, cluster_id=cluster_id),
+        *reports,
+    )
     return hashlib.sha256(canonical(told).encode()).hexdigest()

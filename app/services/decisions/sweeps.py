@@ -1,7 +1,8 @@
 """Sweeps of supposed failures: asked for, answered one by one by jobs, ranked by what each failure costs.
 
 The status of a sweep follows from its failures, so nobody has to end it: whichever worker answers the last one.
-Each answer says from which cluster, jobs and reports it starts; where these changed meanwhile the sweep says so.
+Each answer says from which cluster, jobs, spares, settings and reports it starts; where these changed meanwhile the
+sweep says so.
 """
 
 from __future__ import annotations
@@ -283,7 +284,7 @@ def _records(session: Session, rows: Sequence[SweepRow]) -> list[SweepRecord]:
 
 def _record(row: SweepRow, cluster_name: str, count: Any) -> SweepRecord:
     is_done = count.answered == count.failures
-    status = SweepStatus.FINISHED if is_done else SweepStatus.CANCELLED if row.cancelled_at else SweepStatus.RUNNING
+    status = SweepStatus.CANCELLED if row.cancelled_at else SweepStatus.FINISHED if is_done else SweepStatus.RUNNING
     return SweepRecord(
         id=row.id,
         cluster_name=cluster_name,

@@ -45,6 +45,7 @@ def sweep(request: Request, sweep_id: str) -> Response:
         sweep=record,
         address=f"/clusters/{quote(record.cluster_name, safe='')}",
         words=sweep_words(record),
+        caption=f"The worst first{f', {_SHOWN} of {record.answered} answers' if record.answered > _SHOWN else ''}",
         columns=IMPACT_COLUMNS,
         rows=[
             impact_cells(each.name, each.losses, (each.must_move, each.not_covered, each.spares_used), each.error)

@@ -14,6 +14,8 @@ from starlette.datastructures import FormData
 
 from app.documents.reading import problems_of
 from app.events.reading import ReportedEvent
+from app.presentation.recovery import moment
+from app.presentation.sweeps import sweep_words
 from app.resources import service_of
 from app.services.clusters import clusters
 from app.services.decisions import sweeps, what_if
@@ -31,6 +33,7 @@ from cluster_models.errors import InvalidInput
 from cluster_models.health.events import EntityKind, HealthState
 
 _SEPARATORS: Final = re.compile(r"[\s,]+")
+_SWEEPS_SHOWN: Final = 5
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -94,6 +97,7 @@ def _page(
 ) -> Response:
     with service_of(request).read_sessions() as session:
         stored = clusters.get_cluster(session, reference=name)
+        asked_before = sweeps.list_sweeps(session, limit=_SWEEPS_SHOWN, reference=stored.id).items
     groups: dict[str, list[str]] = {}
     for node in stored.cluster.nodes:
         groups.setdefault(place_words(node), []).append(node.name)
@@ -110,6 +114,7 @@ def _page(
         switches=set(switches),
         switch_choices=switch_choices(stored.cluster),
         labels=sweeps.labels_of(stored.cluster),
+        sweeps=[(each, moment(each.created_at), sweep_words(each)) for each in asked_before],
         found=tuple(found),
         view=None if made is None else decision_view(made),
         asked=[*nodes, *(switch.replace(":", " ", 1) for switch in switches)],

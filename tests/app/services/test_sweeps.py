@@ -112,20 +112,22 @@ def test_an_answer_is_stored_once_whoever_comes_late(sessions: SessionFactory, t
 
 
 def test_what_is_called_off_is_not_answered(sessions: SessionFactory, tmp_path: Path) -> None:
-    """Answers that were there stay."""
+    """Answers that were there stay; one that comes late is dropped, for a sweep that ended never changes again."""
     _site(sessions)
     sweep_id = _asked(sessions, "node")
     _work(sessions, tmp_path, most=2)
     with transaction(sessions) as session:
         assert sweeps.cancel_sweep(session, sweep_id=sweep_id).status is SweepStatus.CANCELLED
     assert _work(sessions, tmp_path) == []
+    with transaction(sessions) as session:
+        assert not sweep_answers.answer(session, sweep_id=sweep_id, number=2, summary=None, state="", error="late")
     assert len(_worst(sessions, sweep_id)) == 2
 
 
 def test_a_sweep_says_that_its_answers_start_from_different_states(
     sessions: SessionFactory, tmp_path: Path
 ) -> None:
-    """A report comes in between two answers; a job that ends leaves failures without an answer."""
+    """A report or a change of spares between two answers; a job that ends leaves failures without an answer."""
     _site(sessions)
     sweep_id = _asked(sessions, "leaf")
     _work(sessions, tmp_path, most=1)
@@ -134,6 +136,13 @@ def test_a_sweep_says_that_its_answers_start_from_different_states(
     _work(sessions, tmp_path)
     with sessions() as session:
         assert sweeps.get_sweep(session, sweep_id=sweep_id).changed
+    without_spare = _asked(sessions, "leaf")
+    _work(sessions, tmp_path, most=1)
+    with transaction(sessions) as session:
+        occupancy.replace_spares(session, reference=CLUSTER, nodes=[])
+    _work(sessions, tmp_path)
+    with sessions() as session:
+        assert sweeps.get_sweep(session, sweep_id=without_spare).changed
     late = _asked(sessions, "leaf")
     with transaction(sessions) as session:
         session.execute(delete(RunningJobRow))

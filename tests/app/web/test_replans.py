@@ -257,5 +257,6 @@ def test_a_sweep_is_asked_for_watched_and_called_off(failed: Failed) -> None:
         sweep_answers.work_out(lambda do: do(session), sweep_id=sweep_id, number=0)
     assert "leaf-0" in failed.browser.get(address).text
     assert where(failed.browser.post(f"{address}/cancel")) == address
-    assert "1 of 2 failures answered, cancelled." in failed.browser.get(address).text
+    for page in (address, f"/clusters/{CLUSTER}/what-if"):
+        assert "1 of 2 failures answered, cancelled." in failed.browser.get(page).text
     assert failed.browser.get(f"{address}/progress").headers["Plan-Finished"] == "yes"
