@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import typer.main
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 from sqlalchemy import Engine
 
 from app.db.engine import SessionFactory, make_engine, make_session_factory
@@ -50,6 +51,18 @@ def _own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     """A data folder of the tests, so that none touches the databases of whoever runs them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MESHWRIGHT_DATA_DIR", str(tmp_path_factory.mktemp("data")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _the_same_examples() -> Iterator[None]:
+    """No constants of our modules among examples: which are loaded is up to the tests that ran before.
+
+    Each worker read all modules for them, and each kind of value looked through them.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if not os.environ.get("MESHWRIGHT_TEST_EXPLORE"):
+            patch.setattr(providers, "_get_local_constants", lambda: providers._local_constants)
         yield
 
 
