@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from app.presentation.figures import count, percent, plural, seconds
@@ -32,10 +33,12 @@ def head_words(head: PortfolioHead) -> str:
 def portfolio_words(portfolio: Portfolio) -> str:
     """How far a portfolio is, its best plan and the proof of it."""
     told = head_words(portfolio.head)
+    if not portfolio.members:
+        return f"{told} All were forgotten since."
     if portfolio.joint is None:
         return f"{told} Models, tokens of a step or objectives differ: there is no best of all."
     if portfolio.best is None:
-        return told
+        return f"{told} Nothing fits, which is proven of all." if portfolio.joint.bound == math.inf else told
     told += f" The best is {portfolio.best}"
     if portfolio.joint.gap is None:
         return f"{told}; plans without a proof may be better."

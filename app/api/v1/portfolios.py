@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
@@ -25,12 +25,10 @@ from app.db.engine import transaction
 from app.documents.reading import Count, Document, Text
 from app.services import idempotency
 from app.services.planning import portfolios
-from app.services.planning.portfolios import Variant
+from app.services.planning.portfolios import MOST_MEMBERS, Variant
 from app.services.planning.requests import PlanRequest
 from app.services.preconditions import check_tag
 from cluster_models.errors import InvalidInput
-
-MOST_MEMBERS: Final = 16
 
 router = APIRouter(tags=["plans"], route_class=BodyRoute)
 
@@ -68,7 +66,7 @@ class PortfolioRequest(Document):
             Variant(each.name, f"variants[{index}].change", each.change) for index, each in enumerate(self.variants)
         ]
         if not 2 <= len(made) <= MOST_MEMBERS:
-            problem, remedy = "is no number of plans", f"name 2 to {MOST_MEMBERS} under gpus and variants"
+            problem, remedy = "are too few or too many plans", f"name 2 to {MOST_MEMBERS} under gpus and variants"
             raise InvalidInput("variants", len(made), problem, remedy)
         names = [each.name for each in made]
         for each in made:

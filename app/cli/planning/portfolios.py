@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
 from app.answers.plans import PlanEvent
@@ -14,7 +12,7 @@ from app.cli.connection import service
 from app.cli.files import naming, read_text
 from app.cli.progress import shown_progress
 from app.cli.server import chosen_server
-from app.cli.terminal import console, error_console, print_text
+from app.cli.terminal import console, error_console, print_text, table
 from app.client import Client
 from app.documents.reading import parse_text
 from app.presentation.portfolios import MEMBER_COLUMNS, member_cells
@@ -49,11 +47,9 @@ def _wait(asked: Client, made: PortfolioSummary) -> None:
 
 
 def _print(found: PortfolioAnswer) -> None:
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for name in MEMBER_COLUMNS:
-        table.add_column(name, overflow="fold")
-    for each in found.members:
-        figures = each.gpus, each.step_s, each.tokens_per_s
-        table.add_row(*map(Text, member_cells(each.name, each.status, figures, each.best, each.proof.gap)))
-    console().print(table)
+    rows = [
+        member_cells(each.name, each.status, (each.gpus, each.step_s, each.tokens_per_s), each.best, each.proof.gap)
+        for each in found.members
+    ]
+    console().print(table(MEMBER_COLUMNS, rows))
     console().print(found.explanation)

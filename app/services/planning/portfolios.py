@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
@@ -27,6 +27,9 @@ from app.services.planning.requests import PlanRequest
 from app.services.rows import delete_where, row_by_id
 from cluster_models.training.workload import TrainingWorkload
 from solver.answer.portfolio import Member, Proof, joint_proof, proofs
+
+MOST_MEMBERS: Final = 16
+"""Plans that may be asked for as one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,12 @@ from app.db.engine import transaction
 from app.presentation.portfolios import MEMBER_COLUMNS, head_words, member_cells, portfolio_words
 from app.resources import service_of
 from app.services.planning import portfolios
-from app.services.planning.portfolios import MemberRecord
+from app.services.planning.portfolios import MOST_MEMBERS, MemberRecord
 from app.web.error_pages import PageRoute
 from app.web.origin import sent_form
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput
 
-MOST_GPUS: Final = 16
-"""Numbers of GPUs that may be asked for at once."""
 _COUNTS: Final = re.compile(r"\d{1,6}([\s,;]+\d{1,6})*")
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -32,8 +30,10 @@ def ask_for_portfolio(request: Request, plan_id: str, data: Annotated[FormData, 
     """Ask for the plan again on several numbers of GPUs."""
     service, text = service_of(request), str(data.get("gpus") or "").strip()
     gpus = sorted({int(each) for each in re.findall(r"\d+", text)} - {0}) if _COUNTS.fullmatch(text) else []
-    if not 2 <= len(gpus) <= MOST_GPUS:
-        raise InvalidInput("gpus", text[:100], "are no numbers of GPUs", f"give 2 to {MOST_GPUS}, as in 8, 16, 32")
+    if not 2 <= len(gpus) <= MOST_MEMBERS:
+        raise InvalidInput(
+            "gpus", text[:100], "are no numbers of GPUs", f"give 2 to {MOST_MEMBERS}, as in 8, 16, 32"
+        )
     with transaction(service.sessions) as session:
         portfolio_id = portfolios.create_curve(session, plan_id=plan_id, gpus=gpus)
         refuse_full_queue(request, session)
