@@ -101,7 +101,7 @@ COMPARISONS: Final = (
     Comparison("spot trace", "benchmarks.spot_replay", ("--seconds", "2", "--prices", "10")),
     Comparison("service load", "benchmarks.service_load", shown="/", runs=3),
     Comparison("pages", "benchmarks.page_speed", runs=3),
-    Comparison("service scale", "benchmarks.service_scale", ("start", "reads", "ingest", "workers")),
+    Comparison("service scale", "benchmarks.service_scale", ("start", "reads", "ingest", "workers", "shared")),
     Comparison("service memory", "benchmarks.service_scale", ("mixed",)),
     Comparison("service kills", "benchmarks.service_kills"),
     Comparison("service requests", "benchmarks.service_requests"),
