@@ -24,7 +24,7 @@ from app.serialization import jsonable, load
 from app.services.clusters import aliases, clusters
 from app.services.decisions import sweep_answers, what_if
 from app.services.decisions.replan_answers import DecisionSummary, JobSummary, ServingSummary
-from app.services.errors import Conflict
+from app.services.errors import Conflict, NotFound
 from app.services.field_paths import errors_under
 from app.services.idempotency import KeyedRequest, once
 from app.services.pagination import Page, newest_first
@@ -157,7 +157,9 @@ def create_sweep(
 
 def get_sweep(session: Session, *, sweep_id: str) -> SweepRecord:
     """The sweep of that id; raises ``NotFound``."""
-    return _records(session, [_row(session, sweep_id)])[0]
+    for record in _records(session, [_row(session, sweep_id)]):
+        return record
+    raise NotFound("sweep", sweep_id)
 
 
 def list_sweeps(
@@ -262,6 +264,8 @@ def _count_open(session: Session) -> int:
 
 
 def _records(session: Session, rows: Sequence[SweepRow]) -> list[SweepRecord]:
+    """The sweeps of rows, apart from those that are forgotten meanwhile: a reading session has no transaction."""
+
     def those(condition: ColumnElement[bool]) -> ColumnElement[int]:
         return func.count(SweptFailureRow.number).filter(condition)
 
@@ -279,7 +283,11 @@ def _records(session: Session, rows: Sequence[SweepRow]) -> list[SweepRecord]:
     }
     names = select(ClusterRow.id, ClusterRow.name).where(ClusterRow.id.in_({row.cluster_id for row in rows}))
     named = {each.id: each.name for each in session.execute(names)}
-    return [_record(row, named[row.cluster_id], counts[row.id]) for row in rows]
+    return [
+        _record(row, named[row.cluster_id], counts[row.id])
+        for row in rows
+        if row.id in counts and row.cluster_id in named
+    ]
 
 
 def _record(row: SweepRow, cluster_name: str, count: Any) -> SweepRecord:

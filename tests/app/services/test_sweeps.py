@@ -11,6 +11,7 @@ from sqlalchemy import delete
 
 from app.db.engine import SessionFactory, transaction
 from app.db.running_tables import RunningJobRow
+from app.db.sweep_tables import SweptFailureRow
 from app.db.tenancy import for_tenant
 from app.documents.cluster import ClusterDocument
 from app.events.reading import ReportedEvent
@@ -20,7 +21,7 @@ from app.metrics import make_metrics
 from app.services.clusters import clusters
 from app.services.decisions import sweep_answers, sweeps, what_if
 from app.services.decisions.sweeps import FailureImpact, SupposedFailure, SweepStatus
-from app.services.errors import Conflict
+from app.services.errors import Conflict, NotFound
 from app.services.planning import turns
 from app.services.running import occupancy
 from app.settings import Settings
@@ -202,6 +203,17 @@ def test_places_with_the_longest_names_are_kept(sessions: SessionFactory) -> Non
         _asked(sessions, each)
     with sessions() as session:
         assert {each.each for each in sweeps.list_sweeps(session, limit=9).items} == {"leaf", label}
+
+
+def test_a_sweep_that_is_forgotten_while_it_is_read_is_not_there(sessions: SessionFactory) -> None:
+    """Its row was read, and its failures are gone."""
+    _site(sessions)
+    sweep_id = _asked(sessions, "leaf")
+    with sessions() as session:
+        session.execute(delete(SweptFailureRow))
+        assert sweeps.list_sweeps(session, limit=50).items == ()
+        with pytest.raises(NotFound):
+            sweeps.get_sweep(session, sweep_id=sweep_id)
 
 
 def test_sweeps_wait_behind_all_plans_and_take_turns() -> None:
