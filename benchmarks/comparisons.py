@@ -137,7 +137,10 @@ def report(comparison: Comparison, runs: int | None = None) -> str:
     if not ranges:
         return f"{page}\n\nAll {count} runs printed the same."
     text = "\n".join(["```text", *ranges, "```"])
-    return f"{page}\n\nEach figure is the median of {count} runs. Where they differed they ranged so:\n\n{text}"
+    return (
+        f"{page}\n\nEach figure is the median of {count} runs; a line that differed in words is that of the first. "
+        f"Where runs differed:\n\n{text}"
+    )
 
 
 def _output(comparison: Comparison) -> list[str]:
