@@ -95,7 +95,7 @@ def _as_large_as_wanted(view: View, free: Sequence[str]) -> actions.Answer:
     live = sum(site.resources.offers(host, 1) for host in dict.fromkeys(site.job.nodes))
     needed = -(-wanted // site.gpus) - live
     if wanted <= degrees.gpus or wanted % (degrees.gpus // degrees.data) or len(free) < needed:
-        return actions.refused(RecoveryAction.RESHAPE, remark("too_few_gpus", gpus=needed))
+        return actions.refused(RecoveryAction.RESHAPE, remark("too_few_gpus", gpus=wanted))
     full = configuration.with_data(wanted * degrees.data // degrees.gpus)
     return in_shape(view, free[: max(0, needed)], full, SearchOptions(alternatives=0))
 

@@ -1,4 +1,4 @@
-"""What several runs of one benchmark printed as one output: the median of each figure, and how far it ranged."""
+"""Outputs of several runs of one benchmark as one: the median of each figure, and how far it ranged."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def layers_refusal(workload: TrainingWorkload) -> str:
     framework, pinned, forbidden = workload.framework, workload.pinned, workload.forbidden
     reasons = {
         "goes with offload activations": Offload.ACTIVATIONS not in workload.offload,
-        f"is not what {framework.name} can": not framework.activation_offload,
+        f"is not offered by {framework.name}": not framework.activation_offload,
         "does not go with CUDA graphs": framework.cuda_graphs is not CudaGraphs.NONE,
         "goes with recompute none": Recompute.NONE not in workload.recompute,
         "goes with pipeline 1": pinned.get("pipeline", 1) > 1 or 1 in forbidden.get("pipeline", ()),

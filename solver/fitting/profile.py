@@ -202,7 +202,7 @@ def _kernels(profile: HardwareProfile, gpu: GpuKind) -> _Kernels:
 
 
 def _ring_collectives(profile: HardwareProfile) -> tuple[CollectiveTiming, ...]:
-    """Those that ``domain_share`` speaks of: inside a node, tensor parallel, too large for latency to matter."""
+    """Timings that tell of ``domain_share``: inside a node, tensor parallel, too large for latency to matter."""
     found = tuple(
         row
         for kind in (Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.REDUCE_SCATTER)

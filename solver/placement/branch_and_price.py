@@ -28,9 +28,9 @@ MOST_PRICES: Final = 40
 RESOLUTION: Final = 1e-4
 """Share of the step time below which a gap is no longer narrowed down."""
 TRIAL: Final = 0.2
-"""Where the next trial step time lies between the bound and the goal, unless that is a smaller stride than ..."""
+"""Share of the way from the bound to the goal at which the next trial step lies."""
 LEAST_STRIDE: Final = 4e-3
-"""... this share of the goal."""
+"""Share of the goal by which a trial lies beyond the bound at least."""
 PATIENCE: Final = 16.0
 """Times the work of the last proof, or ``SLOW_TRIAL``, after which the stride of a trial is halved."""
 SLOW_TRIAL: Final = 1e9

@@ -1,4 +1,4 @@
-"""What a serving search has found: the plan placed and settled, and the bound."""
+"""Findings of a serving search: the plan placed and settled, and the bound."""
 
 from __future__ import annotations
 
