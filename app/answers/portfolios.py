@@ -87,3 +87,4 @@ class PortfolioAnswer(ValueAnswer[Portfolio]):
         description="In words.", examples=["4 of 4 plans have ended."]
     )
     created_at: Annotated[Moment, Holds("head.created_at")]
+    links: Annotated[Links, Computed(lambda found: addresses("portfolios", found.head.id, parts=("cancel",)))]

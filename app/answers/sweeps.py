@@ -30,8 +30,8 @@ class SweepSummary(ValueAnswer[SweepRecord]):
     answered: int = Field(description="Those that are done.", examples=[17])
     refused: int = Field(description="Those among them that have no answer.", examples=[0])
     changed: bool = Field(
-        description="Whether cluster, jobs or reports changed while it ran, so that its answers start from "
-        "different states: ask again.",
+        description="Whether cluster, jobs, spares, settings or reports changed while it ran, so that its "
+        "answers start from different states: ask again.",
         examples=[False],
     )
     explanation: Annotated[str, Computed(sweep_words)] = Field(

@@ -36,5 +36,7 @@ def sweep_words(sweep: SweepRecord) -> str:
     if sweep.refused:
         told.append(f"{plural(sweep.refused, 'failure')} could not be answered.")
     if sweep.changed:
-        told.append("Cluster, jobs or reports changed meanwhile: answers start from different states. Ask again.")
+        told.append(
+            "Cluster, jobs, spares, settings or reports changed meanwhile: ask again for answers from one state."
+        )
     return " ".join(told)

@@ -65,6 +65,7 @@ def test_a_portfolio_is_asked_for_once_listed_called_off_and_forgotten(waiting: 
     assert waiting.post(PORTFOLIOS, json=body | {"gpus": [2, 4]}, headers=key).status_code == 422
     assert [each["id"] for each in waiting.get(PORTFOLIOS).json()["items"]] == [first["id"]]
     tag = waiting.get(first["links"]["self"]).headers["ETag"]
+    assert waiting.get(first["links"]["self"]).json()["links"] == first["links"]
     assert waiting.post(first["links"]["cancel"]).json()["is_open"] is False
     statuses = {each["status"] for each in waiting.get(first["links"]["self"]).json()["members"]}
     assert statuses == {"cancelled"}
