@@ -12,6 +12,7 @@ from cluster_models.units import GBYTE, HOUR
 from solver.replanning.problem import LEAVING, RecoveryOption, ReplanProblem
 from solver.replanning.program import Gpu
 from solver.replanning.touched import live_gpus, lost_gpus
+from solver.replanning.values import WORTH_MOVING
 
 SAME_WORTH: Final = 1e-3
 """Share of its worth by which the same done on other nodes is not worth a word."""
@@ -148,12 +149,15 @@ def _why_not(
 def _instead(option: RecoveryOption, rival: RecoveryOption, job: RunningJob, takers: Mapping[Gpu, str]) -> Remark:
     """Why an option that is worth more to the job was not taken."""
     others = {takers[gpu] for gpu in rival.holds if takers.get(gpu, job.name) != job.name}
+    more = _share(rival.value_flop - option.value_flop, option.value_flop)
+    if not others and more <= WORTH_MOVING and len(rival.migration.moved) > len(option.migration.moved):
+        moved = len(rival.migration.moved)
+        return remark("moves_for_little", action=rival.action, share=more, ranks=moved)
     if not others:
         return remark("over_budget", action=rival.action, gpus=len(rival.holds))
     nodes = {node for node, gpu in rival.holds if takers.get((node, gpu), job.name) != job.name}
     if rival.action is not option.action:
         return remark("needed_by_others", action=rival.action, nodes=_ordered(nodes), jobs=_ordered(others))
-    more = _share(rival.value_flop - option.value_flop, option.value_flop)
     return remark("better_nodes_needed", nodes=_ordered(nodes), jobs=_ordered(others), share=more)
 
 

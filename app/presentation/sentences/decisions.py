@@ -117,6 +117,10 @@ def _over_budget(*, action: str, gpus: int) -> str:
     return f"{_NOUNS[action]} would hold {gpus} GPUs, which the GPU budget does not leave it"
 
 
+def _moves_for_little(*, action: str, share: float, ranks: int) -> str:
+    return f"{_NOUNS[action]} would be worth {_percent(share)} more, too little for moving {ranks} ranks"
+
+
 def _as_good(*, holds_more: bool) -> str:
     return "as good, but it holds more GPUs" if holds_more else "as good"
 
@@ -189,6 +193,7 @@ PREFERENCES: Final[Mapping[str, Words]] = {
     "others_go_on": _others_go_on,
     "nothing_else": "nothing else can be done with what is left",
     "over_budget": _over_budget,
+    "moves_for_little": _moves_for_little,
     "needed_by_others": _needed_by_others,
     "better_nodes_needed": _better_nodes,
     "makes_nothing": "it makes nothing over the horizon",

@@ -9,14 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.presentation.sentences import sentence
 from cluster_models.jobs.recovery import Migration, MovedRank, RecoveryAction
 from solver.problem import Backend
 from solver.replanning.decide import Beside, decide_beside
+from solver.replanning.explain import reasons_of
 from solver.replanning.fewest_moves import with_fewest_moves
 from solver.replanning.problem import RecoveryOption, ReplanOptions, ReplanProblem
 from solver.replanning.program import Limits, choose
 from solver.replanning.values import WORTH_MOVING
 from tests.solver.replanning.moves import hosts_of, snapshot
+from tests.solver.replanning.samples import one_lost
 from tests.solver.replanning.test_program import GPUS, Options, batches, option, pause
 
 WORTH = 1e21
@@ -49,6 +52,14 @@ def test_a_gap_that_is_asked_for_is_kept() -> None:
     assert decided(far, near, gap=1e-4)["a"] == far
     same = moving(option("a", WORTH * (1 + 9e-6), GPUS[0]), MANY)
     assert decided(same, near, gap=0.0)["a"] == near
+
+
+def test_what_was_worth_a_trifle_more_is_said_to_move_too_many_ranks() -> None:
+    """Nobody reads of a budget or of other jobs that there are not."""
+    problem = one_lost()
+    far, near = moving(option("a", WORTH * 1.002, GPUS[0]), MANY), moving(option("a", WORTH, GPUS[1]), FEW)
+    _, why = reasons_of(problem, problem.jobs[0], near, [far], {})
+    assert sentence(why).endswith("would be worth 0.2 % more, too little for moving 96 ranks")
 
 
 def test_no_job_stands_still_so_that_others_move_less() -> None:
