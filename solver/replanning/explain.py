@@ -149,8 +149,10 @@ def _why_not(
 def _instead(option: RecoveryOption, rival: RecoveryOption, job: RunningJob, takers: Mapping[Gpu, str]) -> Remark:
     """Why an option that is worth more to the job was not taken."""
     others = {takers[gpu] for gpu in rival.holds if takers.get(gpu, job.name) != job.name}
-    more = _share(rival.value_flop - option.value_flop, option.value_flop)
-    if not others and more <= WORTH_MOVING and len(rival.migration.moved) > len(option.migration.moved):
+    gain = rival.value_flop - option.value_flop
+    more = _share(gain, option.value_flop)
+    is_trifle = gain <= WORTH_MOVING * abs(option.value_flop)
+    if not others and is_trifle and len(rival.migration.moved) > len(option.migration.moved):
         moved = len(rival.migration.moved)
         return remark("moves_for_little", action=rival.action, share=more, ranks=moved)
     if not others:

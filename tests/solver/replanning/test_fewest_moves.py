@@ -62,6 +62,13 @@ def test_what_was_worth_a_trifle_more_is_said_to_move_too_many_ranks() -> None:
     assert sentence(why).endswith("would be worth 0.2 % more, too little for moving 96 ranks")
 
 
+def test_a_paused_job_that_a_budget_stops_reads_of_the_budget() -> None:
+    """Standing still is worth nothing, of which everything is more than a trifle."""
+    problem = one_lost()
+    _, why = reasons_of(problem, problem.jobs[0], pause("a"), [moving(option("a", WORTH, GPUS[0]), MANY)], {})
+    assert sentence(why).endswith("which the GPU budget does not leave it")
+
+
 def test_no_job_stands_still_so_that_others_move_less() -> None:
     """A light job beside a heavy one is worth less than predictions can tell of both, and still gets its GPUs."""
     heavy = option("a", 1000 * WORTH, GPUS[0], action=RecoveryAction.NONE)
