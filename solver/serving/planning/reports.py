@@ -85,8 +85,10 @@ class ServingReports:
 
     def draft(self, found: Found) -> Found:
         """Settle ``found``, and draft the best plan where that is due; another try has to wait in any case."""
+        # Who has had enough ends the search once a plan is known, and may end its process before the answer.
+        is_due = self.left_s() > 0 and self.elapsed_s >= self.due_s
         best = self.settle(found)
-        if self.left_s() > 0 and self.elapsed_s >= self.due_s:
+        if is_due:
             self.due_s = self.elapsed_s + DRAFT_SHARE * self.options.time_limit_s
             if best.settled and self.on_found is not None:
                 self.on_found(best)
