@@ -32,7 +32,7 @@ SETTINGS = {
 
 
 def main() -> int:
-    """Ask, and print what schemathesis says at its end."""
+    """Ask, and print what schemathesis found and says at its end."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
@@ -59,7 +59,8 @@ def _ask(here: Site, header: str, phases: str, seconds: int, seed: int) -> int:
     done = subprocess.run(  # noqa: S603 - a program that we name
         [sys.executable, *command], capture_output=True, text=True, check=False
     )
-    print(done.stdout.rpartition(" SUMMARY ")[2].lstrip("= \n") or done.stdout + done.stderr, flush=True)
+    begins = " FAILURES " if done.returncode else " SUMMARY "
+    print(done.stdout.partition(begins)[2].lstrip("= \n") or done.stdout + done.stderr, flush=True)
     return done.returncode
 
 
