@@ -43,7 +43,7 @@ class SweepSummary(ValueAnswer[SweepRecord]):
 
 
 class FailureImpactAnswer(ValueAnswer[FailureImpact]):
-    """What one failure would cost, by the safe answer that would be there at once."""
+    """Cost of one failure, by the safe answer that would be there at once."""
 
     number: int = Field(description="Its place in the request.", examples=[4])
     name: str = Field(description="Its name, or the place that fails.", examples=["leaf-3"])

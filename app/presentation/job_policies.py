@@ -1,4 +1,4 @@
-"""What a job allows after a failure, and the times that it takes, as pairs of names and words."""
+"""Permissions of a job after a failure, and the times that it takes, as pairs of names and words."""
 
 from __future__ import annotations
 

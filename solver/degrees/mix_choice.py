@@ -44,7 +44,7 @@ from solver.degrees.waiting_layers import numbers_of_layers, only_waiting, waiti
 from solver.problem import PlanningProblem
 
 LayerSeconds = list[FloatArray]
-"""Of a layer of each kind."""
+"""Seconds of a layer of each kind."""
 _ROUNDING: Final = 1e-9
 """Percent of the optimizer states by which floating point may miss the least share that fits."""
 MOST_CELLS: Final = 2**21

@@ -30,7 +30,7 @@ def test_runs_of_other_lengths_all_stand_there() -> None:
 
 
 def test_figures_of_science_signs_and_shares_are_figures() -> None:
-    """What benchmarks print: 4.7e+21, -0.5 %, 1.2% and 3/s."""
+    """Figures as benchmarks print them: 4.7e+21, -0.5 %, 1.2% and 3/s."""
     assert merged([["4.7e+21 -0.5 % 1.2% 30/s"], ["4.9e+21 +0.5 % 1.4% 32/s"], ["4.8e+21 +0.1 % 1.3% 31/s"]]) == (
         ["4.8e+21 +0.1 % 1.3% 31/s"],
         ["4.7e+21..4.9e+21 -0.5..+0.5 % 1.2..1.4% 30..32/s"],

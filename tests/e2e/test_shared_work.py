@@ -1,4 +1,4 @@
-"""What is asked for as one is worked off by all workers, also when one of them is killed."""
+"""Work that is asked for as one is worked off by all workers, also when one of them is killed."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def test_the_fewest_layers_with_which_a_candidate_fits_wait() -> None:
     ],
 )
 def test_numbers_of_layers_are_pinned_and_forbidden(asked: dict[str, Any], found: set[int]) -> None:
-    """Of those allowed the fewest that fit, or the most where none does: also of what would fit without."""
+    """The fewest of those allowed that fit, or the most where none does: also of what would fit without."""
     whole = crowded(**{"pinned": {}} | asked)
     rows = price_candidates(whole, fabrics_of(whole))
     assert set(rows.batch.offloaded_layers.tolist()) == found

@@ -1,4 +1,4 @@
-"""What the proofs of several plans say about each other."""
+"""Proofs of several plans, and what they say about each other."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Transact(Protocol):
     """Runs a function in one transaction, as patiently as the caller wants."""
 
     def __call__(self, do: Callable[[Session], T], /) -> T:
-        """What the function returns."""
+        """Result of the function."""
 
 
 def work_out(transact: Transact, *, sweep_id: str, number: int) -> str:

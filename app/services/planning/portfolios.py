@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import uuid
 from collections.abc import Mapping, Sequence
@@ -220,7 +219,7 @@ def _member(plan: PlanRow) -> Member:
     elif plan.status == PlanStatus.INFEASIBLE:
         bound = math.inf
     most = math.inf if workload.max_gpus is None else workload.max_gpus
-    return Member(_digest(space), _digest(work), most, value, bound)
+    return Member(space, work, most, value, bound)
 
 
 def _shown(name: str, plan: PlanRow, proof: Proof, names: Sequence[str]) -> MemberRecord:
@@ -236,10 +235,6 @@ def _shown(name: str, plan: PlanRow, proof: Proof, names: Sequence[str]) -> Memb
         proof=proof,
         best=None if proof.source is None else names[proof.source],
     )
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _row(session: Session, portfolio_id: str) -> PortfolioRow:

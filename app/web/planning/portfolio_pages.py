@@ -45,7 +45,7 @@ def ask_for_portfolio(request: Request, plan_id: str, data: Annotated[FormData, 
 
 @router.get("/portfolios/{portfolio_id}")
 def portfolio(request: Request, portfolio_id: str) -> Response:
-    """What came out so far, and one proof for all."""
+    """Plans that came out so far, and one proof for all."""
     with service_of(request).read_sessions() as session:
         found = portfolios.get_portfolio(session, portfolio_id=portfolio_id)
     return page(

@@ -177,7 +177,7 @@ def test_sweeps_that_cannot_be_are_refused_and_leave_nothing(sessions: SessionFa
 def test_the_newest_sweeps_are_kept_and_all_that_run(
     sessions: SessionFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of three, two are to be kept: the oldest still runs, so the one in between goes."""
+    """Two of three are to be kept: the oldest still runs, so the one in between goes."""
     monkeypatch.setattr(sweeps, "MOST_KEPT", 1)
     _site(sessions)
     first, second = _asked(sessions, "leaf"), _asked(sessions, "leaf")
