@@ -9,7 +9,10 @@ APPLICATION: Final = "meshwright"
 APPLICATION_VERSION: Final = "1"
 """Raised only when the order of steps in a workflow changes: other versions' open jobs are not resumed."""
 SOLVE_QUEUE: Final = "solve"
-"""Only solves wait here; a workflow that waits for others would need a queue of its own, or block its children."""
+"""Solves and what-ifs wait here, which wait for nothing themselves.
+
+A workflow that waits for others would need a queue of its own, or block its children.
+"""
 SOLVE_WORKFLOW: Final = "solve_plan"
 
 
@@ -38,5 +41,7 @@ _QUEUES: Final = {
     JobKind.DELIVER: "webhooks",
     JobKind.WHAT_IF: SOLVE_QUEUE,
 }
+KIND_OF_QUEUE: Final = {kind.queue: kind for kind in reversed(JobKind)}
+"""Each queue once, with the kind of job whose pace it keeps: the first of those that wait there."""
 FORMER_QUEUES: Final = ("deliver",)
 """Queues of earlier versions, whose jobs are done to the last."""

@@ -20,7 +20,7 @@ from app.jobs import forks, workflows
 from app.jobs.client import JobClient
 from app.jobs.context import JobContext
 from app.jobs.keeper import Keeper
-from app.jobs.names import APPLICATION, APPLICATION_VERSION, FORMER_QUEUES, JobKind
+from app.jobs.names import APPLICATION, APPLICATION_VERSION, FORMER_QUEUES, KIND_OF_QUEUE, JobKind
 from app.jobs.process_scope import current_pid_scope
 from app.metrics import Metrics
 from app.services.planning import solves
@@ -81,16 +81,14 @@ class JobRuntime:
         self._keeper.beat()
         workflows.bind(self._context)
         DBOS(config=self._engine_config())
-        DBOS.listen_queues([*{kind.queue: None for kind in JobKind}, *FORMER_QUEUES])
+        DBOS.listen_queues([*KIND_OF_QUEUE, *FORMER_QUEUES])
         DBOS.launch()
         # Kept in the engine's database, one value for all workers: hence one solve per process outside role all.
         slots = settings.solver_slots if settings.role is Role.ALL else 1
         at_once = {JobKind.SOLVE: slots, JobKind.DELIVER: DELIVERIES_AT_ONCE}
-        for kind in JobKind:
-            if kind is JobKind.WHAT_IF:  # shares the queue of solves
-                continue
+        for queue, kind in KIND_OF_QUEUE.items():
             DBOS.register_queue(
-                kind.queue,
+                queue,
                 worker_concurrency=at_once.get(kind, 1),
                 partition_worker_concurrency=DELIVERIES_OF_ONE_ENDPOINT if kind is JobKind.DELIVER else None,
                 polling_interval_sec=QUEUE_POLL_S if kind in (JobKind.SOLVE, JobKind.DECIDE) else IDLE_QUEUE_POLL_S,
