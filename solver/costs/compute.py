@@ -11,7 +11,7 @@ from cluster_models.cluster.gpus import CLOCK_POWER, UNTHROTTLED_SHARE, GpuKind,
 from cluster_models.errors import InvalidWorkload
 from cluster_models.training.adapters import NF4_BYTES, FrozenFormat
 from cluster_models.training.framework_choices import AttentionKernels, Float8Scaling
-from solver.candidates import FloatArray
+from solver.candidates import BoolArray, FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.seconds import Seconds
 from solver.costs.tiles import is_misaligned, quantisation
@@ -22,6 +22,11 @@ Extent = FloatArray | float
 _SCORE_BYTES: Final = (9.0, 11.0)
 _FP32_SCORE_BYTES: Final = (34.0, 38.0)
 """In FP32 scaling, masking and softmax are passes of their own, each reading and writing 4 bytes a score."""
+_CAST_SCORE_BYTES: Final = (42.0, 46.0)
+"""The same passes in FP32 of scores in 16 bits, which are cast before and after (6 bytes each)."""
+_CAST_SCORE_KERNELS: Final = 6.0
+_FUSED_MATRICES: Final = 4
+"""Score matrices that a fused softmax takes at a time (Megatron's ``FusedScaleMaskSoftmax``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +225,7 @@ def _alignment_slowdown(gpu: Processor, *widths: Extent) -> FloatArray:
     return np.where(is_misaligned(*widths), 1.0 / gpu.calibration.misaligned_share, 1.0)
 
 
-def streaming_s(gpu: Processor, nbytes: FloatArray, *, kernels: float = 1.0) -> FloatArray:
+def streaming_s(gpu: Processor, nbytes: FloatArray, *, kernels: Extent = 1.0) -> FloatArray:
     """Seconds of memory-bound kernels that move ``nbytes`` in all; more where they are not fused."""
     passes = 1.0 if gpu.calibration.framework.fused_kernels else gpu.calibration.unfused_passes
     return np.asarray(passes * nbytes / gpu.memory_bytes_per_s + kernels * gpu.calibration.kernel_s)
@@ -252,7 +257,8 @@ class AttentionShape:
     """The attention core of one layer on one GPU: ``heads`` (n,) per GPU, widths of keys and of values.
 
     ``pairs`` (n,) counts the query-key pairs a head really visits, ``full_pairs`` those of the whole square,
-    both for all sequences of the micro-batch; ``sequence`` is the span a query sees at most.
+    both for all sequences of the micro-batch; ``sequence`` is the span a query sees at most.  ``casts_scores``
+    (n,): as ``casts_scores`` has it.
     """
 
     heads: FloatArray
@@ -261,6 +267,17 @@ class AttentionShape:
     pairs: FloatArray
     full_pairs: FloatArray
     sequence: float
+    casts_scores: BoolArray | bool = False
+
+
+def casts_scores(gpu: Processor, matrices: FloatArray) -> BoolArray:
+    """(n,) where so many score ``matrices`` in 16 bits, one a head and sequence, are too odd a number to be fused.
+
+    Scaling, masking and softmax then run one by one in FP32, where they are one kernel otherwise.
+    """
+    framework = gpu.calibration.framework
+    fuses = not framework.fused_attention and framework.fused_kernels and gpu.score_bytes == _SCORE_BYTES
+    return np.asarray((matrices % _FUSED_MATRICES != 0) & fuses)
 
 
 def attention_s(gpu: Processor, shape: AttentionShape) -> Seconds:
@@ -299,11 +316,15 @@ def _unfused_attention_s(gpu: Processor, shape: AttentionShape) -> Seconds:
         return matmul_s(gpu, m, n, k, groups=scores / s**2, slowdown=narrow)
 
     mixed = products_s(s, value, s)
-    forward_bytes, backward_bytes = gpu.score_bytes
+    forward_bytes, backward_bytes = (
+        np.where(shape.casts_scores, cast, usual)
+        for cast, usual in zip(_CAST_SCORE_BYTES, gpu.score_bytes, strict=True)
+    )
+    kernels = np.where(shape.casts_scores, _CAST_SCORE_KERNELS, 2.0)
     return Seconds(
-        products_s(s, s, key) + mixed + streaming_s(gpu, forward_bytes * scores, kernels=2),
+        products_s(s, s, key) + mixed + streaming_s(gpu, forward_bytes * scores, kernels=kernels),
         products_s(s, s, value)
         + mixed
         + 2.0 * products_s(s, key, s)
-        + streaming_s(gpu, backward_bytes * scores, kernels=2),
+        + streaming_s(gpu, backward_bytes * scores, kernels=kernels),
     )

@@ -12,7 +12,7 @@ from cluster_models.model.layer_kinds import ATTENDING, Mixer
 from cluster_models.training.framework_choices import CudaGraphs, ExpertBalance
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.costs.calibration import Calibration
-from solver.costs.compute import Processor
+from solver.costs.compute import Processor, casts_scores
 from solver.costs.local_sizes import LocalSizes
 from solver.costs.seconds import Seconds
 
@@ -36,6 +36,9 @@ _MIXER_LAUNCHES: Final = 0.4
 """Shares of launches, estimated from the operations of Megatron-Core's modules: about 15, 8, 5 and 20 on 50.
 Passes of DeepSeek-V3 and Kimi K2 that waited for their hosts lasted 7.7 to 7.9 ms, those of Qwen3-235B 5.0 to 5.5
 (B300, 512 tokens, all-to-all dispatch)."""
+_SCORE_LAUNCHES: Final = 0.18
+"""Share of launches that softmax in pieces adds to a layer: 4 to the 18 of a forward pass, 4 to the 31 of a
+backward pass at half the price (counted in Megatron-LM's ``transformer.py`` of 2022)."""
 _PASSED: Final = 2.0
 """Micro-batches of a filling pipeline that its GPU has sent, or computes, when the host waits."""
 
@@ -47,7 +50,7 @@ def host_bound(
     *,
     tensor: FloatArray,
     crossing: BoolArray,
-    share: float = 1.0,
+    share: FloatArray | float = 1.0,
 ) -> Seconds:
     """``layer`` of which each pass, ``collectives`` included, lasts as long as the host needs to launch it.
 
@@ -122,6 +125,15 @@ class Shelter:
     idle_s: FloatArray
 
 
+def score_launches(
+    chip: Processor, architecture: Architecture, sizes: LocalSizes, mixer: Mixer
+) -> FloatArray | float:
+    """(n,) kernels that a pass launches, over a layer's, to make softmax of scores that no fused kernel takes."""
+    if mixer not in ATTENDING or chip.calibration.framework.fused_attention:
+        return 0.0
+    return np.where(casts_scores(chip, sizes.micro_batch * architecture.heads / sizes.tensor), _SCORE_LAUNCHES, 0.0)
+
+
 def sparse_launches(architecture: Architecture, mixer: Mixer = Mixer.FULL) -> float:
     """Kernels that a pass of a sparse layer launches, over those of one that measured hosts launched.
 
@@ -146,7 +158,7 @@ def sparse_host_bound(
     *,
     overlapped: BoolArray,
     experts: FloatArray,
-    launches: float = 1.0,
+    launches: FloatArray | float = 1.0,
 ) -> tuple[Seconds, Shelter]:
     """A sparse ``layer`` with ``experts`` (n,) on the GPU, no pass shorter than its host needs; what that hides.
 

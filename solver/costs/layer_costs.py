@@ -19,6 +19,7 @@ from solver.costs.compute import (
     Extent,
     Processor,
     attention_s,
+    casts_scores,
     elementwise_s,
     linear_forward_s,
     linear_s,
@@ -161,6 +162,7 @@ def attention_core(gpu: Processor, architecture: Architecture, sizes: LocalSizes
         pairs=pairs * ranks,
         full_pairs=s * s * ranks,
         sequence=sizes.attended.span(window),
+        casts_scores=casts_scores(gpu, sizes.micro_batch * architecture.heads / sizes.tensor),
     )
     core = attention_s(gpu, shape) + _merged_blocks(gpu, architecture, sizes)
     if mixer is Mixer.WINDOW or architecture.sparse_attention is None:

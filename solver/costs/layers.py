@@ -19,7 +19,7 @@ from solver.costs.adapters import LAUNCHES, adapter_collectives_s, adapter_s, li
 from solver.costs.calibration import Calibration
 from solver.costs.compute import Processor, elementwise_s, matmul_s, processor, quantise_s
 from solver.costs.expert_traffic import expert_traffic
-from solver.costs.launching import host_bound, sparse_host_bound, sparse_launches
+from solver.costs.launching import host_bound, score_launches, sparse_host_bound, sparse_launches
 from solver.costs.layer_costs import attention_core, dense_mlp, mixer_block, up_projection_s
 from solver.costs.local_sizes import LocalSizes, local_sizes
 from solver.costs.model_ends import end_precision
@@ -104,7 +104,8 @@ def layers_of(  # noqa: PLR0913 - each a fact of its own
 
     seconds, tensor, dispatch, again = [], [], [], []
     for kind, linears in zip(kinds, linears_of(architecture, workload.adapters, workload.framework), strict=True):
-        mixes, launches = float(kind.mixer is not Mixer.NONE), LAUNCHES * len(linears)
+        mixes = float(kind.mixer is not Mixer.NONE)
+        launches = LAUNCHES * len(linears) + score_launches(chip, mixers[kind.mixer], sizes, kind.mixer)
         beside_mlp = [linear for linear in linears if linear.module in MLP_MODULES]
         beside_mixer = [linear for linear in linears if linear.module not in MLP_MODULES]
         mixer, collectives = adapted(around[kind.mixer], block * mixes, beside_mixer)

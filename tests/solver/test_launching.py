@@ -16,7 +16,7 @@ from solver.costs.compute import processor
 from solver.costs.launching import host_bound, lagging, launching_s, sparse_host_bound, sparse_launches
 from solver.costs.local_sizes import local_sizes
 from solver.costs.seconds import Seconds
-from tests.solver.cost_cases import H100, LLAMA_70B, MIXTRAL, WORKLOAD, behaviour, candidates
+from tests.solver.cost_cases import H100, LLAMA_70B, MIXTRAL, WORKLOAD, behaviour, candidates, costs
 
 SECONDS = st.floats(0.0, 5e-3)
 ALONE = np.ones(1)
@@ -137,3 +137,11 @@ def test_more_kernels_keep_the_host_busy_for_longer() -> None:
             launches=each,
         )
         assert bound.forward.item() == pytest.approx(each * 1e-3 + 1e-4)
+
+
+def test_softmax_in_pieces_keeps_the_host_busy_for_longer() -> None:
+    """Two score matrices are no multiple of 4: four launches more on 18 forward, and on 31 at half the price."""
+    calibration = replace(behaviour(fused_attention=False), layer_host_s=1.0)
+    batch = candidates({"tensor": 8, "micro_batch": 1}, {"tensor": 8, "micro_batch": 2})
+    forward = costs(batch, replace(LLAMA_70B, heads=16, kv_heads=8), calibration=calibration).forward_s[:, 0]
+    assert forward[0] / forward[1] == pytest.approx(1.0 + 6.0 / 33.5, rel=0.01)
