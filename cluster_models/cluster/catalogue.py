@@ -55,6 +55,11 @@ def _measured_fraction(entry: Mapping[str, Any]) -> float | None:
     return None if measured is None else measured / entry["bf16_tflops"]
 
 
+def _own_fraction(entry: Mapping[str, Any]) -> float | None:
+    sustained = entry.get("sustained_tflops")
+    return _measured_fraction(entry) if sustained is None else sustained / entry["fp16_tflops"]
+
+
 def _vendor_medians(entries: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Median measured share of peak per vendor; all vendors together stand under ``""``."""
     fractions: dict[str, list[float]] = {"": []}
@@ -69,17 +74,17 @@ def _vendor_medians(entries: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 def _achievable(table: Mapping[str, Any], name: str, medians: Mapping[str, float]) -> tuple[float, str]:
     """Share of peak that large products of a kind reach, and where that is from.
 
-    A kind that its power limit decides has the share that it sustained when measured, which says nothing about
-    others of the vendor. A kind that nobody measured, made in the process of one that was, has that one's share
-    times the clock that its power for each peak FLOP allows, as far as clocks go.
+    A kind that its power limit decides, or a graphics chip, has the share that it sustained when measured, which
+    says nothing about others of the vendor. A kind that nobody measured, made in the process of one that was, has
+    that one's share times the clock that its power for each peak FLOP allows, as far as clocks go.
     """
     entry = table[name]
     if (fraction := _measured_fraction(entry)) is not None:
         return fraction, "measured: largest published BF16 matrix product over the dense peak"
-    if (sustained := entry.get("sustained_fp16_tflops")) is not None:
-        return sustained / entry["fp16_tflops"], f"measured: {entry['sustained_source']}"
+    if (fraction := _own_fraction(entry)) is not None:
+        return fraction, f"measured: {entry['sustained_source']}"
     if (like := entry.get("process_of")) is not None:
-        measured = _measured_fraction(table[like])
+        measured = _own_fraction(table[like])
         assert measured is not None
         room = _watts_per_tflops(entry) / _watts_per_tflops(table[like])
         fraction = min(measured * room ** (1.0 / CLOCK_POWER), UNTHROTTLED_SHARE)

@@ -113,6 +113,17 @@ def test_a_kind_of_a_measured_process_is_judged_by_its_power() -> None:
     assert gpu_kind("H100-SXM5-96GB-HBM2e").achievable_fraction == pytest.approx(measured * (500 / 700) ** 0.4)
 
 
+def test_a_graphics_card_is_judged_by_its_own_products_or_those_of_its_chip() -> None:
+    """Ada at 350 W keeps less than an H100's process allows, its 300 W card less by the power; medians stay."""
+    card = gpu_kind("L40S")
+    assert card.achievable_fraction == pytest.approx(269 / 362)
+    assert card.achievable_source.startswith("measured: ")
+    scarce = gpu_kind("RTX 6000 Ada").achievable_fraction
+    assert scarce == pytest.approx(269 / 362 * (300 / 364 / (350 / 362)) ** 0.4)
+    assert gpu_kind("RTX PRO 6000 Server").achievable_fraction == pytest.approx(413 / 468)
+    assert gpu_kind("A10").achievable_fraction < 413 / 468
+
+
 def test_usual_hosts_are_those_of_kinds_of_the_catalogue() -> None:
     """Each kind has one host at most, with a source; PCIe that GPUs share is cut among them, NVLink-C2C is not."""
     tables = tomllib.loads((resources.files("cluster_models") / "data" / "hosts.toml").read_text("utf-8"))
