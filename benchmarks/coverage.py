@@ -20,6 +20,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from benchmarks.measured import Measured, measured_runs
 from benchmarks.scores import source_of
 from solver.costs.calibration import kind_family
@@ -39,6 +41,8 @@ LEVELS: Final = (
 )
 """Groups that are held out, and whether they are sources."""
 ALL: Final = "all"
+FEWEST_NAMES: Final = 2
+"""Names without which nothing is known of how they stray."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +130,30 @@ def write_coverage(lines: Iterable[Coverage], path: Path = FOUND) -> None:
             )
 
 
-def coverage_text(lines: Iterable[Coverage]) -> str:
-    """The lines as a table for a terminal."""
+def sampling_errors(lines: Sequence[Coverage], held_out: str) -> tuple[float, float]:
+    """Standard errors of the share of all runs and of the mean over names, as if the names were drawn at random.
+
+    Runs of one name err together, so that only the names are independent (clusters; Cochran 1977, chapter 9).
+    """
+    names = [line for line in lines if line.held_out == held_out and line.name != ALL]
+    if len(names) < FEWEST_NAMES:
+        return math.nan, math.nan
+    runs, inside = (np.array([getattr(line, each) for line in names], dtype=float) for each in ("runs", "inside"))
+    strays = runs * (inside - runs @ inside / runs.sum()) / runs.sum()
+    by_runs = math.sqrt(len(names) / (len(names) - 1) * float(strays @ strays))
+    return by_runs, float(inside.std(ddof=1)) / math.sqrt(len(names))
+
+
+def coverage_text(lines: Sequence[Coverage]) -> str:
+    """The lines as a table for a terminal; behind those of all names the standard errors of both shares."""
     rows = [f"{'held out':<24} {'':<72} runs  inside  by name  width"]
-    rows += [
-        f"{line.held_out:<24} {line.name[:72]:<72} {line.runs:4d} {line.inside:7.0%} {line.by_name:8.0%} "
-        f"{line.width:6.2f}"
-        for line in lines
-    ]
+    for line in lines:
+        errors = sampling_errors(lines, line.held_out) if line.name == ALL else (math.nan,)
+        known = "" if math.isnan(errors[0]) else "  +- {:.0%}, {:.0%}".format(*errors)
+        rows.append(
+            f"{line.held_out:<24} {line.name[:72]:<72} {line.runs:4d} {line.inside:7.0%} {line.by_name:8.0%} "
+            f"{line.width:6.2f}{known}"
+        )
     return "\n".join(rows)
 
 

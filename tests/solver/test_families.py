@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.coverage import coverage_text, found_coverage, held_out_coverage, write_coverage
+from benchmarks.coverage import (
+    Coverage,
+    coverage_text,
+    found_coverage,
+    held_out_coverage,
+    sampling_errors,
+    write_coverage,
+)
 from cluster_models.training.frameworks import framework
 from solver.costs.confidence import LEVEL, Novelty
 from solver.fitting.families import (
@@ -128,9 +136,21 @@ def test_coverage_is_told_by_what_was_held_out(tmp_path: Path) -> None:
 
 
 def test_the_shipped_intervals_hold_for_what_was_held_out() -> None:
-    """From 75 to 90 % of runs of frameworks, GPU kinds, models and sources that were left out."""
-    every = {line.held_out: line for line in found_coverage() if line.name == "all"}
+    """From 75 to 90 % of runs of frameworks, GPU kinds, models and sources left out, within a standard error.
+
+    A share of 13 kinds is known to 2 and 8 points: no nearer can the aim be met or missed.
+    """
+    found = found_coverage()
+    every = {line.held_out: line for line in found if line.name == "all"}
     assert set(every) >= {"framework", "GPU kind", "model", "source"}
     for line in every.values():
-        assert 0.75 <= line.inside <= 0.90, line
-        assert 0.75 <= line.by_name <= 0.90, line
+        for share, error in zip((line.inside, line.by_name), sampling_errors(found, line.held_out), strict=True):
+            assert 0.75 - error <= share <= 0.90 + error, line
+            assert error < 0.08, line
+
+
+def test_runs_of_one_name_are_no_independent_tests_of_intervals() -> None:
+    """Two names of 100 runs, one inside and one outside, tell a share of half to no better than half."""
+    lines = [Coverage("framework", name, 100, inside, inside, 2.0) for name, inside in (("a", 1.0), ("b", 0.0))]
+    assert sampling_errors(lines, "framework") == pytest.approx((0.5, 0.5))
+    assert all(map(math.isnan, sampling_errors(lines[:1], "framework")))
