@@ -7,8 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, model_validator
 
-from app.documents.reading import Count, Document, Positive, Text, WholeNumber
-from app.documents.routing import MOST_WORKLOADS, RoutedWorkloadDocument
+from app.documents.reading import Count, Document, Flag, Positive, Text, WholeNumber
 from app.documents.serving_classes import (
     PrefixShare,
     RequestClassDocument,
@@ -17,19 +16,16 @@ from app.documents.serving_classes import (
     milliseconds_of,
     seconds_of,
 )
+from app.documents.serving_parts import ServedAdaptersDocument, ServedRoutingDocument, SpeculationDocument
 from app.documents.trace import MOST_TRACE_CHARACTERS, read_trace, trace_text
-from app.documents.values import ValueDocument
 from cluster_models.cluster.topology import MOST_NODES
-from cluster_models.errors import InvalidConfiguration, InvalidInput, InvalidWorkload
+from cluster_models.errors import InvalidConfiguration, InvalidWorkload
 from cluster_models.model.architecture import Architecture
-from cluster_models.serving.adapters import MOST_ADAPTERS, MOST_RANK, ServedAdapters
 from cluster_models.serving.engines import DEFAULT_ENGINE, serving_engine
 from cluster_models.serving.goal import ServedModel, ServingGoal, ServingMode, ServingObjective
 from cluster_models.serving.requests import MOST_CLASSES, RequestClass
-from cluster_models.serving.routing import MOST_REDUNDANT, ServedRouting
 from cluster_models.serving.workload import (
     MOST_DEGREE,
-    MOST_DRAFTS,
     MOST_IMBALANCE,
     MOST_REPLICAS,
     MOST_REQUESTS,
@@ -42,70 +38,20 @@ from cluster_models.serving.workload import (
     Worker,
 )
 
-GOAL_FIELDS: Final = ("objective", "modes", "max_gpus", "max_power_watts", "avoid_nodes", "pinned")
+GOAL_FIELDS: Final = (
+    "objective",
+    "modes",
+    "max_gpus",
+    "max_power_watts",
+    "gpu_power_cap_watts",
+    "choose_power_caps",
+    "avoid_nodes",
+    "pinned",
+)
 """Fields of a workload that say what a plan is to reach, and with what; the other fields are of the requests."""
 Degree = Annotated[Count, Field(le=MOST_DEGREE)]
 Imbalance = Annotated[float, Field(strict=True, ge=0, le=MOST_IMBALANCE, allow_inf_nan=False)]
 _GOAL: Final = ServingGoal()
-
-
-class SpeculationDocument(Document):
-    """Multi-token prediction, or drafts of a small model."""
-
-    draft_tokens: Annotated[Count, Field(le=MOST_DRAFTS)] = Field(
-        description="Tokens drafted a step.", examples=[2]
-    )
-    accepted_tokens: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = Field(
-        description="Drafted tokens that stay on average, as measured.", examples=[1.2]
-    )
-
-
-class ServedAdaptersDocument(ValueDocument[ServedAdapters]):
-    """Low-rank adapters beside all linear layers of a dense model, each named by as many requests."""
-
-    count: Annotated[Count, Field(le=MOST_ADAPTERS)] = Field(
-        description="Adapters that requests name.", examples=[64]
-    )
-    rank: Annotated[Count, Field(le=MOST_RANK)] = Field(description="Rank of each.", examples=[16])
-    resident: Count | None = Field(
-        None,
-        description="Adapters on the GPUs of a replica at a time, others come from the host; absent: all.",
-        examples=[16],
-    )
-
-    def to_value(self) -> ServedAdapters:
-        """The domain value; raises ``InvalidWorkload``."""
-        return ServedAdapters(**self.attributes())
-
-
-class ServedRoutingDocument(Document):
-    """Counts of a router by phase, for which the planner places experts on every number of ranks."""
-
-    workloads: list[RoutedWorkloadDocument] = Field(
-        min_length=1,
-        max_length=MOST_WORKLOADS,
-        description="Counts; those with prefill or decode in their name are of that phase, else of both.",
-    )
-    redundant_experts: Annotated[WholeNumber, Field(ge=0, le=MOST_REDUNDANT)] = Field(
-        0, description="Slots of a layer beyond one for each expert, for copies.", examples=[32]
-    )
-
-    def to_value(self) -> ServedRouting:
-        """The domain value; raises ``InvalidWorkload``."""
-        found = []
-        for index, each in enumerate(self.workloads):
-            try:
-                found.append(each.to_workload().plain(1.0))
-            except InvalidInput as error:
-                field = f"workload.routing.workloads[{index}].{error.field.removeprefix('routing.')}"
-                raise InvalidWorkload(field, error.value, error.problem, error.remedy) from error
-        return ServedRouting(tuple(found), self.redundant_experts)
-
-    @classmethod
-    def from_value(cls, value: ServedRouting) -> ServedRoutingDocument:
-        """The document of the counts."""
-        workloads = [RoutedWorkloadDocument.from_workload(each.counted()) for each in value.workloads]
-        return cls(workloads=workloads, redundant_experts=value.redundant_experts)
 
 
 class ServingWorkloadDocument(Document):
@@ -204,7 +150,19 @@ class ServingWorkloadDocument(Document):
     )
     max_gpus: Count | None = Field(None, description="In plans: GPUs to use at most.", examples=[None])
     max_power_watts: Positive | None = Field(
-        None, description="In plans: power of the GPUs used at most, by their data sheets.", examples=[None]
+        None,
+        description="In plans: power of the GPUs used at most, by their data sheets or power caps.",
+        examples=[None],
+    )
+    gpu_power_cap_watts: Positive | None = Field(
+        None,
+        description="In plans: power cap of each GPU whose board has more (nvidia-smi -pl); absent: none.",
+        examples=[500.0],
+    )
+    choose_power_caps: Flag = Field(
+        default=False,
+        description="In plans: whether the search may cap the power of GPUs, at 85, 70 or 60 % of their board's.",
+        examples=[False],
     )
     avoid_nodes: Annotated[list[Text], Field(max_length=MOST_NODES)] = Field(
         default_factory=list, description="In plans: nodes to keep away from.", examples=[[]]
@@ -273,6 +231,8 @@ class ServingWorkloadDocument(Document):
             modes=tuple(dict.fromkeys(self.modes)),
             max_gpus=self.max_gpus,
             max_power_watts=self.max_power_watts,
+            gpu_power_cap_watts=self.gpu_power_cap_watts,
+            choose_power_caps=self.choose_power_caps,
             avoid_nodes=tuple(self.avoid_nodes),
             pinned=dict(self.pinned),
         )
@@ -325,6 +285,8 @@ class ServingWorkloadDocument(Document):
             modes=list(goal.modes),
             max_gpus=goal.max_gpus,
             max_power_watts=goal.max_power_watts,
+            gpu_power_cap_watts=goal.gpu_power_cap_watts,
+            choose_power_caps=goal.choose_power_caps,
             avoid_nodes=list(goal.avoid_nodes),
             pinned=dict(goal.pinned),
             objective_weight=served.weight,

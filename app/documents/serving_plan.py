@@ -83,7 +83,9 @@ class ServingPlanDocument(Document):
     price_usd_per_hour: float | None = Field(
         description="List price of the GPUs used; null where a kind has none.", examples=[24.0]
     )
-    power_watts: float = Field(description="Power of the GPUs used, by their data sheets.", examples=[5600.0])
+    power_watts: float = Field(
+        description="Power of the GPUs used, by their data sheets or power caps.", examples=[5600.0]
+    )
     idle: list[IdleGpusDocument] = Field(description="Free GPUs that are not used, and why.")
     certificate: ServingCertificateDocument = Field(description="How far from optimal the plan can be.")
     alternatives: list[ServingAlternativeDocument] = Field(description="Other shapes alone, and why each lost.")

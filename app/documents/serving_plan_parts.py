@@ -168,6 +168,7 @@ class ReplicaDocument(ValueDocument[Replica]):
     memory: ReplicaMemoryDocument = Field(description="Memory of each of its GPUs.")
     prefill: StepSharesDocument | None = Field(description="One prompt; null where it does not prefill.")
     decode: StepSharesDocument | None = Field(description="One decode step; null where it does not decode.")
+    power_cap_watts: float | None = Field(None, description="Power cap of each GPU; null: none.", examples=[None])
 
 
 class CacheTransferDocument(ValueDocument[CacheTransfer]):
@@ -308,6 +309,7 @@ class ServingAlternativeDocument(ValueDocument[ServingAlternative]):
         description="Largest part of its decode step that the plan's has less of; may be empty.",
         examples=["collective_s"],
     )
+    power_cap_watts: float | None = Field(None, description="Power cap of each GPU; null: none.", examples=[None])
 
 
 class FrontPointDocument(ValueDocument[FrontPoint]):
@@ -324,6 +326,7 @@ class FrontPointDocument(ValueDocument[FrontPoint]):
     )
     meets_limits: bool = Field(description="Whether it meets the limits.", examples=[True])
     is_chosen: bool = Field(description="Whether the plan runs at this point.", examples=[False])
+    power_cap_watts: float | None = Field(None, description="Power cap of each GPU; null: none.", examples=[None])
 
 
 class ServingWarningDocument(ValueDocument[ServingWarning]):

@@ -171,7 +171,9 @@ def headline(plan: ServingPlan) -> Pairs:
         rows.append(("list price", f"{plan.price_usd_per_hour:,.2f} USD an hour"))
         dollars = plan.price_usd_per_hour / plan.tokens_per_s / 3600 * 1e6
         rows.append(("price of output", f"{dollars:,.3g} USD a million tokens"))
-    rows.append(("power by data sheets", f"{plan.power_watts / 1000:,.3g} kW"))
+    capped = any(replica.power_cap_watts for replica in plan.replicas)
+    name = "power by data sheets and caps" if capped else "power by data sheets"
+    rows.append((name, f"{plan.power_watts / 1000:,.3g} kW"))
     return tuple(rows)
 
 

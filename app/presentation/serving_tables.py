@@ -105,7 +105,7 @@ def _pool_row(plan: ServingPlan, pool: PlannedPool) -> PoolRow:
         phase=PHASES[pool.phase],
         shape=str(first.worker),
         replicas=count(len(members)),
-        gpu_kind=pool.gpu_kind,
+        gpu_kind=pool.gpu_kind + cap_words(pool.power_cap_watts),
         nodes=node_words(nodes),
         share=share_words(sum(each.share for each in members)),
         limits=f"{count(first.sequence_limit)} sequences, {count(first.token_limit)} tokens",
@@ -166,7 +166,7 @@ def other_shapes(plan: ServingPlan) -> tuple[OtherShape, ...]:
     return tuple(
         OtherShape(
             model=plan.models[other.model].architecture.name,
-            workers=configuration_words(other.configuration) + _kind_words(plan, other.gpu_kind),
+            workers=configuration_words(other.configuration) + _kind_words(plan, other),
             first_token=seconds(other.first_token_s),
             token=seconds(other.token_s),
             output="" if other.output_tokens_per_s is None else f"{count(other.output_tokens_per_s)} tokens/s",
@@ -177,11 +177,17 @@ def other_shapes(plan: ServingPlan) -> tuple[OtherShape, ...]:
     )
 
 
-def _kind_words(plan: ServingPlan, kind: str) -> str:
-    """On which kind of GPU, where all that the plan speaks of are not of one."""
+def cap_words(cap_watts: float | None) -> str:
+    """The power cap of a GPU, behind its kind."""
+    return "" if cap_watts is None else f", capped at {cap_watts:g} W"
+
+
+def _kind_words(plan: ServingPlan, other: ServingAlternative | FrontPoint) -> str:
+    """On which kind of GPU, where all that the plan speaks of are not of one, and its power cap."""
+    cap = cap_words(other.power_cap_watts)
     kinds = {other.gpu_kind for other in plan.alternatives} | {point.gpu_kind for point in plan.front}
     kinds |= {replica.gpu_kind for replica in plan.replicas}
-    return f" on {kind}" if len(kinds) > 1 else ""
+    return (f" on {other.gpu_kind}" if len(kinds) > 1 else "") + cap
 
 
 def loss_words(other: ServingAlternative) -> str:
@@ -216,7 +222,7 @@ def _front_row(plan: ServingPlan, point: FrontPoint) -> FrontRow:
     verdict = "chosen" if point.is_chosen else met if point.meets_limits else "misses a limit"
     return FrontRow(
         model=plan.models[point.model].architecture.name,
-        workers=configuration_words(point.configuration) + _kind_words(plan, point.gpu_kind),
+        workers=configuration_words(point.configuration) + _kind_words(plan, point),
         concurrency=f"{point.concurrency:,.4g}",
         per_gpu=count(point.tokens_per_s_per_gpu),
         per_user=f"{point.tokens_per_s_per_user:,.3g}",

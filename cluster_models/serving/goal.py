@@ -75,13 +75,16 @@ class ServingGoal:
     """Goal of the planner, and the means that it may use.
 
     ``modes`` are those it may choose from; ``pinned`` gives degrees of all workers one value (``PINNABLE``).
-    ``max_power_watts`` limits the data-sheet power of the GPUs used.
+    ``max_power_watts`` limits the power of the GPUs used: that of the data sheet, or a cap.  Boards of more power
+    have the cap ``gpu_power_cap_watts``; with ``choose_power_caps`` the search gives each group one or none.
     """
 
     objective: ServingObjective = ServingObjective.THROUGHPUT
     modes: tuple[ServingMode, ...] = tuple(ServingMode)
     max_gpus: int | None = None
     max_power_watts: float | None = None
+    gpu_power_cap_watts: float | None = None
+    choose_power_caps: bool = False
     avoid_nodes: tuple[str, ...] = ()
     pinned: dict[str, int] = field(default_factory=dict, hash=False)
 
@@ -90,9 +93,15 @@ class ServingGoal:
             raise InvalidWorkload("workload.modes", [], "allows nothing", "list aggregated, split or both")
         if self.max_gpus is not None and self.max_gpus < 1:
             raise InvalidWorkload("workload.max_gpus", self.max_gpus, "must be at least 1")
-        power = self.max_power_watts
-        if power is not None and not (math.isfinite(power) and power > 0):
-            raise InvalidWorkload("workload.max_power_watts", power, "must be above 0")
+        for name in ("max_power_watts", "gpu_power_cap_watts"):
+            power = getattr(self, name)
+            if power is not None and not (math.isfinite(power) and power > 0):
+                raise InvalidWorkload(f"workload.{name}", power, "must be above 0")
+        if self.choose_power_caps and self.gpu_power_cap_watts is not None:
+            cap = self.gpu_power_cap_watts
+            raise InvalidWorkload(
+                "workload.gpu_power_cap_watts", cap, "stands beside choose_power_caps", "leave one of them out"
+            )
         unknown = sorted(set(self.pinned) - set(PINNABLE))
         if unknown:
             raise InvalidWorkload("workload.pinned", unknown, "unknown degree", f"use {', '.join(PINNABLE)}")

@@ -83,7 +83,7 @@ LIMIT_LOSSES: Final = (LossReason.FIRST_TOKEN_LIMIT, LossReason.TOKEN_LIMIT, Los
 
 @dataclass(frozen=True, slots=True)
 class ServingAlternative:
-    """The best that workers of one shape alone reach, and why they are not the plan.
+    """The best that workers of one shape, under one power cap or none, alone reach, and why they are not the plan.
 
     ``objective`` in the unit of the goal, ``worse_by`` its distance from the plan's as a share of the plan's;
     ``None`` where the limits or the load are missed.  ``reason_value``: seconds where a limit is missed,
@@ -103,6 +103,7 @@ class ServingAlternative:
     reason: LossReason
     reason_value: float
     slowest_part: str = ""
+    power_cap_watts: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,7 @@ class FrontPoint:
     first_token_s: float
     meets_limits: bool
     is_chosen: bool
+    power_cap_watts: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +196,12 @@ class ServingPlan:
 
     @property
     def pools(self) -> tuple[PlannedPool, ...]:
-        """Replicas of one model, phase, shape and GPU kind together, as launch files name them."""
+        """Replicas of one model, phase, shape, GPU kind and power cap together, as launch files name them."""
         members = [
-            ((group.model, replica.phase, str(replica.worker), replica.gpu_kind), replica)
+            (
+                (group.model, replica.phase, str(replica.worker), replica.gpu_kind, replica.power_cap_watts or 0.0),
+                replica,
+            )
             for group in self.groups
             for replica in group.replicas
         ]
@@ -220,3 +225,8 @@ class PlannedPool:
     def pool(self) -> Pool:
         """Worker and number."""
         return Pool(self.replicas[0].worker, len(self.replicas))
+
+    @property
+    def power_cap_watts(self) -> float | None:
+        """Power cap of each GPU, ``None``: none."""
+        return self.replicas[0].power_cap_watts

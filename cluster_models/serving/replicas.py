@@ -6,9 +6,11 @@ themselves: one that does both phases, or prefill and decode replicas that pass 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cluster_models.cluster.gpus import GpuKind
 from cluster_models.serving.figures import Interval, LimitedLatencies, StepShares
 from cluster_models.serving.workload import Pool, ServingConfiguration, Worker
 
@@ -54,6 +56,7 @@ class Replica:
     mean number it works on at once.  ``sequence_limit`` and ``token_limit`` are engine options: most sequences of
     an attention rank at once, most tokens of a step.  ``prefill`` and ``decode``: seconds of one prompt and of
     one decode step, ``None`` of a phase it does not do.
+    ``power_cap_watts``: cap of each of its GPUs, ``None``: none.
     """
 
     number: int
@@ -68,6 +71,11 @@ class Replica:
     memory: ReplicaMemory
     prefill: StepShares | None
     decode: StepShares | None
+    power_cap_watts: float | None = None
+
+    def watts(self, kinds: Mapping[str, GpuKind]) -> float:
+        """Power of its GPUs: that of their data sheet, or the cap."""
+        return self.worker.gpus * (self.power_cap_watts or kinds[self.gpu_kind].power_watts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,10 +92,16 @@ def _budget_rules(plan: ServingPlan, problem: ServingProblem) -> Iterator[str]:
     """Limits on GPUs and power hold, and the totals are sums over replicas."""
     kinds = problem.snapshot.cluster.gpu_kinds
     gpus = sum(replica.worker.gpus for replica in plan.replicas)
-    watts = sum(kinds[replica.gpu_kind].power_watts * replica.worker.gpus for replica in plan.replicas)
+    watts = sum(replica.watts(kinds) for replica in plan.replicas)
     if plan.gpus != gpus or not math.isclose(plan.power_watts, watts, rel_tol=TOLERANCE):
         yield f"The plan states {plan.gpus} GPUs, {plan.power_watts:g} W; its replicas have {gpus}, {watts:g} W."
     goal = problem.goal
+    for replica in plan.replicas:
+        cap, rated = replica.power_cap_watts, kinds[replica.gpu_kind].power_watts
+        wanted = goal.gpu_power_cap_watts
+        fixed = None if wanted is None or wanted >= rated else wanted
+        if cap != fixed if not goal.choose_power_caps else cap is not None and not 0 < cap < rated:
+            yield f"Replica {replica.number} has the power cap {cap}, which the goal does not allow."
     if goal.max_gpus is not None and gpus > goal.max_gpus:
         yield f"The plan uses {gpus} GPUs, more than {goal.max_gpus}."
     if goal.max_power_watts is not None and watts > goal.max_power_watts * (1 + TOLERANCE):

@@ -66,6 +66,8 @@ LABELS: Final = {
     "modes": "Phases",
     "max_gpus": "GPUs to use at most",
     "max_power_watts": "Power at most, W",
+    "gpu_power_cap_watts": "Power cap of each GPU, W",
+    "choose_power_caps": "Power caps",
     "avoid_nodes": "Nodes to avoid",
     "pinned.tensor": "Tensor",
     "pinned.pipeline": "Pipeline",
@@ -93,6 +95,7 @@ CHOICES: Final[Mapping[str, Options]] = {
         (ServingMode.SPLIT.value, "prefill apart from decode"),
     ),
     "background": TURNS,
+    "choose_power_caps": (("false", "none but the one given"), ("true", "85, 70, 60 % or none, as is best")),
     "objective": (
         ("", "fewest GPUs within the limits, or most tokens where there are none"),
         (ServingObjective.THROUGHPUT.value, "most tokens a second for this load"),

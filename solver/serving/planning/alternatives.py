@@ -49,12 +49,12 @@ def alternatives_of(
 ) -> tuple[ServingAlternative, ...]:
     """The best ``most`` of groups of one kind alone, and the one that misses the limits by least."""
     own = _objective(prices, zones, goal, plan)
-    taken = Counter((each.configuration, each.replicas[0].gpu_kind) for each in plan)
+    taken = Counter((each.configuration, _kind(each)) for each in plan)
     found: dict[ServingConfiguration, ServingAlternative] = {}
     for alone in _ranked(prices, site, zones, goal):
         group = prices.groups[alone.row]
         gpu = zones[group.zone].gpu.name
-        if taken == {(group.configuration, gpu): alone.copies}:
+        if taken == {(group.configuration, (gpu, group.cap_watts)): alone.copies}:
             continue
         case = _case(prices, zones[group.zone], group, alone.load)
         prediction = predict_serving(case)
@@ -74,6 +74,7 @@ def alternatives_of(
                 reason=LossReason.OBJECTIVE,
                 reason_value=loss,
                 slowest_part=_slowest_part(prediction.decode, plan),
+                power_cap_watts=group.cap_watts,
             ),
         )
         if len(found) == most:
@@ -88,8 +89,13 @@ def _objective(prices: Priced, zones: Sequence[Zone], goal: ServingGoal, plan: S
         return outputs * sum(each.requests_per_s for each in plan)
     if goal.objective.is_maximum:
         return outputs * sum(each.most_requests_per_s for each in plan)
-    costs = {zone.gpu.name: gpu_cost(zone.gpu, goal) for zone in zones}
-    return sum(costs[each.replicas[0].gpu_kind] * each.gpus for each in plan)
+    costs = {(zone.gpu.name, zone.cap_watts): gpu_cost(zone.gpu, goal) for zone in zones}
+    return sum(costs[_kind(each)] * each.gpus for each in plan)
+
+
+def _kind(group: ReplicaGroup) -> tuple[str, float | None]:
+    """GPU kind and power cap."""
+    return group.replicas[0].gpu_kind, group.replicas[0].power_cap_watts
 
 
 def _is_worse(objective: float, own: float, goal: ServingGoal) -> bool:
@@ -247,4 +253,5 @@ def _missing(model: int, prices: Priced, zones: Sequence[Zone]) -> Iterator[Serv
         worse_by=None,
         reason=LIMIT_LOSSES[worst % 3],
         reason_value=float(points.limited_s[row, worst]),
+        power_cap_watts=group.cap_watts,
     )

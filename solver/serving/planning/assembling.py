@@ -59,7 +59,7 @@ def assembled(
         tokens_per_s=tokens_per_s,
         tokens_per_s_per_gpu=tokens_per_s / gpus,
         price_usd_per_hour=_price(site, flat),
-        power_watts=sum(kinds[each.replicas[0].gpu_kind].power_watts * each.gpus for each in flat),
+        power_watts=sum(replica.watts(kinds) for each in flat for replica in each.replicas),
         idle=(),
         certificate=certificate,
         alternatives=(),

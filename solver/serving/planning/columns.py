@@ -51,6 +51,7 @@ class Unpriced:
     served: ServedModel
     zone: int
     watts: float
+    cap_watts: float | None
     cost: float
     total: int
     largest: int
@@ -91,6 +92,7 @@ def unpriced_of(
             served=served,
             zone=number,
             watts=zone.gpu.power_watts,
+            cap_watts=zone.cap_watts,
             cost=gpu_cost(zone.gpu, goal),
             total=sum(sizes),
             largest=max(sizes),
@@ -148,7 +150,8 @@ def _pairs(
     found = []
     for i, j in zip(*np.nonzero(worth < below), strict=True):
         shapes = unpriced.shapes[decode[j]], unpriced.shapes[prefill[i]]
-        group = Group(unpriced.model, unpriced.zone, shapes[0], ratio[1], shapes[1], ratio[0], near)
+        pools = shapes[0], ratio[1], shapes[1], ratio[0], near
+        group = Group(unpriced.model, unpriced.zone, *pools, cap_watts=unpriced.cap_watts)
         if group not in done:
             found.append((float(worth[i, j]), group))
     return found

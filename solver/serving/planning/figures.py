@@ -152,6 +152,7 @@ def _replicas(
                 memory=_memory(case, memory),
                 prefill=None if phase is Phase.DECODE else prediction.prefill,
                 decode=None if phase is Phase.PREFILL else prediction.decode,
+                power_cap_watts=placed.group.cap_watts,
             )
 
 

@@ -42,6 +42,7 @@ def front_of(
                 first_token_s=float(points.first_token_s[row]),
                 meets_limits=bool(points.meets[row]),
                 is_chosen=False,
+                power_cap_watts=prices.groups[points.group[row]].cap_watts,
             )
             for row in rows
         ),
@@ -60,6 +61,7 @@ def _chosen(model: int, group: ReplicaGroup, outputs: float) -> FrontPoint:
         first_token_s=group.first_token_s.value,
         meets_limits=True,
         is_chosen=True,
+        power_cap_watts=group.replicas[0].power_cap_watts,
     )
 
 

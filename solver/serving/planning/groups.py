@@ -25,6 +25,7 @@ class Group:
     """Replicas that answer requests to one model by themselves, each on islands of one zone.
 
     Without ``prefill`` one replica does both phases.  ``near``: all its replicas share one island.
+    ``cap_watts``: power cap of its GPUs.
     """
 
     model: int
@@ -34,6 +35,7 @@ class Group:
     prefill: Shape | None = None
     prefill_replicas: int = 0
     near: bool = False
+    cap_watts: float | None = None
 
     @property
     def gpus(self) -> int:
@@ -73,12 +75,12 @@ def single_groups(
         sizes = [len(site.islands[island].gpus) for island in zone.islands]
         if zone.is_whole:
             for slot in range(1, max(sizes) + 1):
-                yield from _groups(model, number, served, 1, slot, goal)
+                yield from _groups(model, (number, zone), served, 1, slot, goal)
         most = _most_islands(served, zone, max(sizes))
         for slot in _slots(sizes):
             room = sum(size >= slot for size in sizes)
             for islands in range(2, min(room, most) + 1):
-                yield from _groups(model, number, served, islands, slot, goal)
+                yield from _groups(model, (number, zone), served, islands, slot, goal)
 
 
 def _slots(sizes: Sequence[int]) -> list[int]:
@@ -88,10 +90,11 @@ def _slots(sizes: Sequence[int]) -> list[int]:
 
 
 def _groups(
-    model: int, zone: int, served: ServedModel, islands: int, slot: int, goal: ServingGoal
+    model: int, zone: tuple[int, Zone], served: ServedModel, islands: int, slot: int, goal: ServingGoal
 ) -> Iterator[Group]:
+    number, cap = zone[0], zone[1].cap_watts
     for shape in shapes_on(served.architecture, served.workload, islands, slot, goal.pinned):
-        yield Group(model, zone, shape)
+        yield Group(model, number, shape, cap_watts=cap)
 
 
 def _most_islands(served: ServedModel, zone: Zone, gpus: int) -> int:

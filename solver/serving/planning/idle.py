@@ -15,11 +15,19 @@ from solver.serving.planning.zones import Zone
 
 
 def idle_gpus(
-    site: Site, zones: Sequence[Zone], offered: Sequence[Group], placed: Sequence[PlacedGroup], goal: ServingGoal
+    site: Site,
+    zones: Sequence[Zone],
+    offered: Sequence[Group],
+    placed: Sequence[PlacedGroup],
+    goal: ServingGoal,
+    watts: float,
 ) -> tuple[IdleGpus, ...]:
-    """Idle GPUs by node, in the cluster's order; ``offered`` are the groups that could serve, in ``zones``."""
+    """Idle GPUs by node, in the cluster's order; ``offered`` are the groups that could serve, in ``zones``.
+
+    ``watts``: power of the plan.
+    """
     used = _used(site, placed)
-    reason = _reason(site, zones, offered, used, goal)
+    reason = _reason(site, zones, offered, used, goal, watts)
     return tuple(_idle(site, used, reason, goal))
 
 
@@ -41,6 +49,7 @@ def _reason(
     offered: Sequence[Group],
     used: dict[str, set[int]],
     goal: ServingGoal,
+    watts: float,
 ) -> IdleReason:
     """Why the GPUs that could be used are not."""
     if not goal.objective.is_maximum:
@@ -50,10 +59,6 @@ def _reason(
     if not fitting:
         return IdleReason.TOO_FEW
     taken = sum(len(gpus) for gpus in used.values())
-    watts = sum(
-        len(used[node.name]) * site.snapshot.cluster.gpu_kinds[node.gpu_kind].power_watts
-        for node in site.snapshot.cluster.nodes
-    )
     if all(_is_over(goal, taken, watts, group, zones[group.zone].gpu.power_watts) for group in fitting):
         return IdleReason.BUDGET
     return IdleReason.NO_GAIN

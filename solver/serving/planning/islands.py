@@ -5,18 +5,23 @@ Shapes: I islands.  A large message stands for bandwidth; row sends, column rece
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Final
 
 import numpy as np
 
+from cluster_models.cluster.gpus import GpuKind
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.cluster.topology import Node
 from cluster_models.links.model import BoolArray, LinkModel, effective_links
 from cluster_models.serving.goal import ServingGoal
 from solver.serving.cluster_links import MESSAGE_BYTES, usable_nodes
 from solver.serving.loads import FloatArray
+
+CAP_SHARES: Final = (0.85, 0.7, 0.6)
+"""Caps that a search chooses from, as shares of the board's power; below them rates fall faster than power."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,7 @@ class Site:
 
     ``crossing_s``: seconds of a large message while all GPUs of the nodes send; ``single_s``: of one alone.
     ``estimated`` marks links that were not measured.
+    ``caps``: power caps in watts that GPUs of a kind may have, one or several, ``None`` for none.
     """
 
     snapshot: ClusterSnapshot
@@ -51,6 +57,7 @@ class Site:
     single_s: FloatArray
     latency_s: FloatArray
     estimated: BoolArray
+    caps: Mapping[str, tuple[float | None, ...]]
 
     def bytes_per_s(self, kind: str) -> float:
         """Nominal bandwidth inside islands of ``kind``."""
@@ -95,7 +102,15 @@ def site_of(snapshot: ClusterSnapshot, goal: ServingGoal) -> Site:
         single_s=_slowest(rows, links.transfer_s(MESSAGE_BYTES, 1)),
         latency_s=_slowest(rows, links.latency_s),
         estimated=_slowest(rows, links.estimated(1).astype(np.float64)) > 0,
+        caps={name: _caps(kind, goal) for name, kind in snapshot.cluster.gpu_kinds.items()},
     )
+
+
+def _caps(kind: GpuKind, goal: ServingGoal) -> tuple[float | None, ...]:
+    if goal.choose_power_caps:
+        return (None, *(round(share * kind.power_watts) for share in CAP_SHARES))
+    cap = goal.gpu_power_cap_watts
+    return (None if cap is None or cap >= kind.power_watts else cap,)
 
 
 def _slower_than_usual(snapshot: ClusterSnapshot, links: LinkModel) -> FloatArray:

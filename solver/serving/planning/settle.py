@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from cluster_models.cluster.power import capped
 from cluster_models.serving.goal import ServedModel, ServingGoal, ServingObjective
 from solver.serving.cluster_links import MESSAGE_BYTES
 from solver.serving.planning.groups import Group
@@ -83,7 +84,8 @@ def own_zone(placed: PlacedGroup, site: Site) -> Zone:
     members = [site.islands[island] for island in islands]
     kind = members[0].gpu_kind
     paces = site.bytes_per_s(kind) / max(member.inside for member in members)
-    gpu = slowed(site.snapshot.cluster.gpu_kinds[kind], max(member.slowdown for member in members))
+    gpu = capped(site.snapshot.cluster.gpu_kinds[kind], placed.group.cap_watts)
+    gpu = slowed(gpu, max(member.slowdown for member in members))
     pairs = [
         (a.island, b.island)
         for replica in placed.replicas
@@ -102,6 +104,7 @@ def own_zone(placed: PlacedGroup, site: Site) -> Zone:
         single_s=max((float(site.single_s[pair]) for pair in ways), default=alone),
         speed=0,
         is_whole=True,
+        cap_watts=placed.group.cap_watts,
     )
 
 

@@ -40,7 +40,8 @@ def split_groups(table: WorkerTable, site: Site, singles: Sequence[Group]) -> It
             rows = np.array([table.row(each.zone, each.decode) for each in members], dtype=np.int64)
             for p, d, ratio in _pairs(members, prompts[rows], answers[rows]):
                 for x, y in _ratios(ratio):
-                    group = Group(members[p].model, number, members[d].decode, y, members[p].decode, x)
+                    pools = members[d].decode, y, members[p].decode, x
+                    group = Group(members[p].model, number, *pools, cap_watts=zone.cap_watts)
                     if group.gpus <= sum(sizes):
                         yield group
                     inside = zone.is_whole and members[p].decode.islands == members[d].decode.islands == 1

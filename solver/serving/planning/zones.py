@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from cluster_models.cluster.gpus import GpuKind
+from cluster_models.cluster.power import capped
 from solver.serving.cluster_links import MESSAGE_BYTES
 from solver.serving.loads import FloatArray, WorkerLinks
 from solver.serving.planning.islands import Island, Site
@@ -31,6 +32,7 @@ class Zone:
     """Islands (by number) of one GPU kind at one price; ``gpu`` as slow as they are.
 
     ``crossing_s[m]``: seconds of a large message between the islands of a worker on m of them, all GPUs sending.
+    ``cap_watts``: power cap of the GPUs, which ``gpu`` is as fast as under.
     ``speed``: number of the zone of all islands as fast or faster; whole zones come first, at their own numbers.
     """
 
@@ -42,6 +44,7 @@ class Zone:
     single_s: float
     speed: int
     is_whole: bool
+    cap_watts: float | None = None
 
     def links(self, members: int, domain_gpus: int) -> WorkerLinks:
         """Links of a worker over ``members`` islands of ``domain_gpus`` each."""
@@ -77,9 +80,9 @@ def slowed(gpu: GpuKind, slowdown: float) -> GpuKind:
 
 
 def zones_of(site: Site, *, optimistic: bool) -> tuple[Zone, ...]:
-    """Zones of each kind and speed; whole ones first, their clusters after them unless ``optimistic``."""
-    found = []
-    for speed, (kind, slowdown, inside) in enumerate(dict.fromkeys(_speed(island) for island in site.islands)):
+    """Zones of each kind, speed and power cap: whole ones, and after them their clusters unless ``optimistic``."""
+    found: list[list[Zone]] = []
+    for kind, slowdown, inside in dict.fromkeys(_speed(island) for island in site.islands):
         members = [
             index
             for index, island in enumerate(site.islands)
@@ -90,11 +93,15 @@ def zones_of(site: Site, *, optimistic: bool) -> tuple[Zone, ...]:
         gpu = slowed(site.snapshot.cluster.gpu_kinds[kind], slowdown)
         paces = site.bytes_per_s(kind) / (min(own) if optimistic else max(own))
         if optimistic:
-            found.append(_best_zone(site, gpu, members, paces, speed))
+            zones = [_best_zone(site, gpu, members, paces)]
         else:
             sets = [tuple(members), *_clusters(site, members)]
-            found.extend(_zone(site, gpu, each, paces, speed, is_whole=each is sets[0]) for each in sets)
-    return tuple(sorted(found, key=lambda zone: not zone.is_whole))
+            zones = [_zone(site, gpu, each, paces, is_whole=each is sets[0]) for each in sets]
+        found += (
+            [replace(zone, gpu=capped(zone.gpu, cap), cap_watts=cap) for zone in zones] for cap in site.caps[kind]
+        )
+    numbered = [replace(zone, speed=speed) for speed, zones in enumerate(found) for zone in zones]
+    return tuple(sorted(numbered, key=lambda zone: not zone.is_whole))
 
 
 def classes_of(islands: Sequence[Island], zones: Sequence[Zone]) -> tuple[IslandClass, ...]:
@@ -119,7 +126,7 @@ def _speed(island: Island) -> tuple[str, float, int]:
     return island.gpu_kind, island.slowdown, _bucket(island)
 
 
-def _zone(site: Site, gpu: GpuKind, members: tuple[int, ...], paces: float, speed: int, *, is_whole: bool) -> Zone:
+def _zone(site: Site, gpu: GpuKind, members: tuple[int, ...], paces: float, *, is_whole: bool) -> Zone:
     rows = np.array(members)
     pairs = np.ix_(rows, rows)
     far = ~np.eye(len(rows), dtype=bool)
@@ -136,12 +143,12 @@ def _zone(site: Site, gpu: GpuKind, members: tuple[int, ...], paces: float, spee
         (crossing,),
         slowest(site.latency_s, 0.0),
         slowest(site.single_s, alone),
-        speed,
+        speed=0,
         is_whole=is_whole,
     )
 
 
-def _best_zone(site: Site, gpu: GpuKind, members: Sequence[int], paces: float, speed: int) -> Zone:
+def _best_zone(site: Site, gpu: GpuKind, members: Sequence[int], paces: float) -> Zone:
     """The zone as if every worker had the best links there are for its number of islands.
 
     The slowest pair among m islands is no faster than the (m-1)-th best link of the best connected island.
@@ -149,7 +156,7 @@ def _best_zone(site: Site, gpu: GpuKind, members: Sequence[int], paces: float, s
     rows = np.array(members)
     alone = MESSAGE_BYTES / paces
     if len(rows) == 1:
-        return Zone(gpu, tuple(members), paces, (alone,), 0.0, alone, speed, is_whole=True)
+        return Zone(gpu, tuple(members), paces, (alone,), 0.0, alone, speed=0, is_whole=True)
     pairs = np.ix_(rows, rows)
     far = np.where(np.eye(len(rows), dtype=bool), np.inf, site.crossing_s[pairs])
     ranked = np.sort(far, axis=1)[:, :-1].min(axis=0)
@@ -160,7 +167,7 @@ def _best_zone(site: Site, gpu: GpuKind, members: Sequence[int], paces: float, s
         (float(ranked[0]), float(ranked[0]), *(float(each) for each in ranked)),
         float(np.where(np.isinf(far), np.inf, site.latency_s[pairs]).min()),
         float(np.where(np.isinf(far), np.inf, site.single_s[pairs]).min()),
-        speed,
+        speed=0,
         is_whole=True,
     )
 

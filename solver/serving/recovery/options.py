@@ -153,7 +153,9 @@ def _started(
     ]
     if not rest or not free:
         return ()
-    goal = _goal_of_rest(problem, held, asked_for.goal)
+    kinds = problem.snapshot.cluster.gpu_kinds
+    watts = sum(replica.watts(kinds) for group in living for replica in group.replicas)
+    goal = _goal_of_rest(len(held), watts, asked_for.goal)
     asked = ServingProblem(with_free(problem.snapshot, free), tuple(served for _, served in rest), goal)
     found = plan_serving(asked, options)
     if isinstance(found, NoServingPlan) and goal.objective is not ServingObjective.GOODPUT:
@@ -184,14 +186,12 @@ def _rest(
     return replace(served, workload=replace(workload, concurrency=left))
 
 
-def _goal_of_rest(problem: RecoveryProblem, held: Collection[Gpu], goal: ServingGoal) -> ServingGoal:
+def _goal_of_rest(held: int, watts: float, goal: ServingGoal) -> ServingGoal:
     """The goal with what living replicas use taken from its limits."""
-    kinds = problem.snapshot.cluster.gpu_kinds
-    watts = sum(kinds[problem.nodes[name].gpu_kind].power_watts for name, _ in held)
     gpus, power = goal.max_gpus, goal.max_power_watts
     return replace(
         goal,
-        max_gpus=None if gpus is None else max(1, gpus - len(held)),
+        max_gpus=None if gpus is None else max(1, gpus - held),
         max_power_watts=None if power is None else max(1.0, power - watts),
     )
 

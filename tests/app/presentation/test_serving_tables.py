@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.presentation.serving_plan import serving_proof
-from app.presentation.serving_tables import loss_words
+from app.presentation.serving_plan import headline, serving_proof
+from app.presentation.serving_tables import loss_words, other_shapes, pool_rows
 from cluster_models.routing.counts import ExpertLoads
 from cluster_models.serving.plan import LossReason, ServingAlternative
 from cluster_models.serving.routing import ServedRouting
@@ -30,3 +30,20 @@ def test_the_proof_says_how_experts_lie_where_a_router_was_counted() -> None:
     counts = ServedRouting((ExpertLoads("decode", (0,), ((1.0, 1.0),)),))
     models = [replace(each, workload=replace(each.workload, routing=counts)) for each in plan.models]
     assert "greedy map of the counts" in serving_proof(replace(plan, models=tuple(models))).explanation
+
+
+def test_power_caps_stand_behind_the_kind_of_gpu() -> None:
+    """In the pools, in what lost, and in the name of the plan's power."""
+    plan = two_replicas()
+    groups = tuple(
+        replace(group, replicas=tuple(replace(each, power_cap_watts=490.0) for each in group.replicas))
+        for group in plan.groups
+    )
+    slow = replace(
+        plan, groups=groups, alternatives=tuple(replace(each, power_cap_watts=420.0) for each in plan.alternatives)
+    )
+    assert {row.gpu_kind for row in pool_rows(slow)} == {
+        f"{row.gpu_kind}, capped at 490 W" for row in pool_rows(plan)
+    }
+    assert all(row.workers.endswith(", capped at 420 W") for row in other_shapes(slow))
+    assert headline(slow)[-1][0] == "power by data sheets and caps"

@@ -337,3 +337,16 @@ def _run(folder: Path, family: str, host: str, *more: str) -> list[list[str]]:
     done = _bash(folder, family, host, *more)
     assert done.returncode in {0, 2}, done.stderr
     return [[host, *line.split()] for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("export", ["vllm", "lws", "dynamo"])
+def test_power_caps_are_set_before_anything_starts(export: str) -> None:
+    """One line for each node of a capped replica, none for others."""
+    plan = two_replicas(ENGINES["vllm"])
+    first, *others = plan.groups
+    capped = replace(first, replicas=tuple(replace(each, power_cap_watts=490.0) for each in first.replicas))
+    texts = [file.text for file in SERVING_EXPORTS[export].files(replace(plan, groups=(capped, *others)))]
+    place = first.replicas[0].places[0]
+    line = f"# Before, as root on {place.node}: nvidia-smi -i {','.join(map(str, place.gpus))} -pl 490"
+    assert sum(text.count(line) for text in texts) >= 1
+    assert "nvidia-smi" not in "".join(file.text for file in SERVING_EXPORTS[export].files(plan))
