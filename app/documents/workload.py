@@ -96,8 +96,10 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
     method: TrainingMethod = Field(
         _DEFAULT.method,
         description="How sequences become a loss: next_token (pre-training, fine-tuning of all weights), dpo "
-        "(pairs of a chosen and a rejected sequence, with a frozen reference model beside the trained one) or "
-        "dpo_stored (its log-probabilities are stored, or the loss asks for none).",
+        "(pairs of a chosen and a rejected sequence, with a frozen reference model beside the trained one), "
+        "dpo_stored (its log-probabilities are stored, or the loss asks for none), policy (an update of PPO or "
+        "GRPO on generated responses, with a forward pass for their log-probabilities) or policy_reference "
+        "(with a frozen reference model besides).",
         examples=["next_token"],
     )
     adapters: AdaptersDocument | None = Field(

@@ -172,10 +172,11 @@ def refuse_schedule(target: str, launch: Launch) -> None:
 
 
 def refuse_method(target: str, launch: Launch) -> None:
-    """Raise ``InvalidConfiguration`` where a plan asks a target of next tokens for pairs of sequences."""
+    """Raise ``InvalidConfiguration`` where a plan asks a target of next tokens for another method."""
     method = launch.workload.method
     if method is not TrainingMethod.LIKELIHOOD:
-        raise unsupported(target, "method", str(method), "it trains on next tokens alone", "export deepspeed")
+        remedy = "plan the step with kind: reinforcement, export verl" if method.is_policy else "export deepspeed"
+        raise unsupported(target, "method", str(method), "it trains on next tokens alone", remedy)
 
 
 def refuse_adapters(target: str, launch: Launch) -> None:

@@ -160,8 +160,8 @@ class Framework:
     methods: Annotated[
         tuple[TrainingMethod, ...],
         Fact(
-            "Methods of training: next tokens; DPO with a frozen reference model that runs beside the trained one; "
-            "DPO with the reference's log-probabilities stored before, or without a reference."
+            "Methods of training: next tokens; DPO with a frozen reference model beside the trained one, with its "
+            "log-probabilities stored, or none; updates of a policy on generated responses, without or with one."
         ),
     ]
     adapters: Annotated[

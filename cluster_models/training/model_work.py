@@ -23,7 +23,8 @@ from cluster_models.training.workload import TrainingWorkload
 def workload_flops_per_token(architecture: Architecture, workload: TrainingWorkload) -> float:
     """FLOPs that training needs per token, which attends to the earlier ones of its own document.
 
-    A reference model's forward pass is needed, too.  Frozen weights have no gradients; their adapters do.
+    Forward passes of a reference model, or for log-probabilities, are needed, too.  Frozen weights have no
+    gradients; their adapters do.
     """
     passes = 1 + BACKWARD_TO_FORWARD
     whole = model_flops_per_token(architecture, workload.sequence_length)
@@ -34,8 +35,8 @@ def workload_flops_per_token(architecture: Architecture, workload: TrainingWorkl
             for kind in architecture.layer_pattern
             if kind.attends
         )
-    reference = workload.method.has_reference * whole / passes
-    return whole + reference + _adapter_flops(architecture, workload) - _frozen_flops(architecture, workload)
+    besides = workload.method.more_passes * whole / passes
+    return whole + besides + _adapter_flops(architecture, workload) - _frozen_flops(architecture, workload)
 
 
 def _adapter_flops(architecture: Architecture, workload: TrainingWorkload) -> float:

@@ -29,8 +29,8 @@ def drawn_trace(workload: ServingWorkload) -> Trace | None:
     counts = np.maximum(np.round(shares * number), 1).astype(int)
     inputs, outputs, cached, names = [], [], [], []
     for each, count in zip(workload.classes, counts.tolist(), strict=True):
-        inputs.append(_lengths(each.inputs, count, random))
-        outputs.append(_lengths(each.outputs, count, random))
+        inputs.append(drawn_lengths(each.inputs, count, random))
+        outputs.append(drawn_lengths(each.outputs, count, random))
         cached.append(np.minimum(np.round(each.prefix_share * inputs[-1]), inputs[-1] - 1))
         names += [each.name] * count
     order = random.permutation(int(counts.sum()))
@@ -41,7 +41,7 @@ def drawn_trace(workload: ServingWorkload) -> Trace | None:
     return Trace(tuple(arrivals.tolist()), prompts, answers, known, tuple(names[row] for row in order))
 
 
-def _lengths(lengths: Lengths, number: int, random: np.random.Generator) -> FloatArray:
+def drawn_lengths(lengths: Lengths, number: int, random: np.random.Generator) -> FloatArray:
     """So many lengths, each as often as its share says, in any order."""
     below = np.cumsum(lengths.shares)
     places = np.searchsorted(below / below[-1], (np.arange(number) + 0.5) / number)

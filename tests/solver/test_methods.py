@@ -104,3 +104,24 @@ def test_what_is_no_preference_training_is_refused(changes: dict[str, Any], reas
     """Field and reason."""
     with pytest.raises(InvalidWorkload, match=reason):
         replace(DPO, **changes)
+
+
+@pytest.mark.parametrize(("method", "more"), [(TrainingMethod.POLICY, 1), (TrainingMethod.POLICY_REFERENCE, 2)])
+def test_a_policy_runs_forward_before_it_is_updated(method: TrainingMethod, more: int) -> None:
+    """Once for its own log-probabilities and once in its reference; one copy of weights for the reference."""
+    bridge = replace(PLAIN, framework=framework("megatron-bridge-26.02"))
+    update = replace(bridge, method=method)
+    row = candidates({"tensor": 8, "data": 8, "micro_batch": 1})
+    one, two = costs(row, LLAMA_70B, bridge), costs(row, LLAMA_70B, update)
+    assert two.forward_s == pytest.approx((1.0 + more) * one.forward_s)
+    assert two.backward_s == pytest.approx(one.backward_s)
+    assert workload_flops_per_token(DENSE, update) == pytest.approx(
+        workload_flops_per_token(DENSE, bridge) * (1 + more / 3)
+    )
+    weight, _ = bytes_per_parameter(update, Sharding.OPTIMIZER)
+    assert weight == 2.0 * more
+    asked = problem(
+        nodes(1, gpus=2), framework=bridge.framework, method=method, recompute=(Recompute.NONE,), global_batch=5
+    )
+    found = planned(asked, EXACT)
+    assert check_plan(found, asked) == ()

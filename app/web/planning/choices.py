@@ -93,6 +93,8 @@ class Choices:
         (TrainingMethod.LIKELIHOOD, "next tokens"),
         (TrainingMethod.DPO, "DPO, reference model beside"),
         (TrainingMethod.DPO_STORED, "DPO, stored or no reference"),
+        (TrainingMethod.POLICY, "policy update, no reference"),
+        (TrainingMethod.POLICY_REFERENCE, "policy update, reference model beside"),
     )
     optimizer: Options = (
         (Optimizer.ADAM, "Adam"),

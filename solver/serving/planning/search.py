@@ -23,7 +23,15 @@ from solver.serving.planning.found import Found
 from solver.serving.planning.generation import Generated, generated
 from solver.serving.planning.groups import Group
 from solver.serving.planning.islands import Site
-from solver.serving.planning.offers import Priced, demand, offers_of, priced, priced_groups, workers_of
+from solver.serving.planning.offers import (
+    Priced,
+    demand,
+    nothing_priced,
+    offers_of,
+    priced,
+    priced_groups,
+    workers_of,
+)
 from solver.serving.planning.placing import PlacedGroup, place
 from solver.serving.planning.pricing import worker_table
 from solver.serving.planning.program import Offer, build_program, gpu_tie, read
@@ -222,7 +230,10 @@ def _in_zones(
             for number, zone in enumerate(zones)
             if zone.speed == group.zone and (zone.is_whole or _has_room(group, zone, site))
         ]
-        found.append(priced_groups(worker_table(served, zones, workers_of(own, zones)), own, problem.goal))
+        if own:
+            found.append(priced_groups(worker_table(served, zones, workers_of(own, zones)), own, problem.goal))
+        else:  # no group can make the plan better
+            found.append(nothing_priced(served))
     return tuple(found)
 
 

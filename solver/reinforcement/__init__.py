@@ -1,0 +1,1 @@
+"""Joint plans of reinforcement learning: a trainer and a rollout engine on one cluster."""

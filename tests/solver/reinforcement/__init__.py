@@ -1,0 +1,1 @@
+"""Joint plans of reinforcement learning."""
