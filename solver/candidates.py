@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from cluster_models.training.context_exchange import exchange_code
 from cluster_models.training.plan import Configuration, RankOrder
+from cluster_models.training.run_settings import RunSettings, settings_of
 from cluster_models.training.schedules import PipelineSchedule, model_columns
 from cluster_models.training.workload import Recompute, RecomputeModule, Sharding
 
@@ -36,7 +37,7 @@ class CandidateBatch:
     each chunk that full recomputation is limited to, 0: all, ``sharding_ranks`` the data and context ranks of a
     group that shares parameters out, 0: all, ``optimizer_offload`` the percent of optimizer states in the nodes'
     memory, ``offloaded_layers`` those whose activations wait there, ``exchange`` the code of how context ranks
-    exchange (``cluster_models.training.context_exchange``).
+    exchange (``cluster_models.training.context_exchange``), ``settings`` that of the framework's settings chosen.
     """
 
     tensor: IntArray
@@ -57,6 +58,7 @@ class CandidateBatch:
     optimizer_offload: IntArray
     offloaded_layers: IntArray
     exchange: IntArray
+    settings: IntArray
 
     def __len__(self) -> int:
         return len(self.tensor)
@@ -69,6 +71,11 @@ class CandidateBatch:
     def runs(self) -> PipelineSchedule:
         """The schedule of candidates that share it; of none 1F1B."""
         return SCHEDULE_CODES[int(self.schedule.max(initial=0))]
+
+    @property
+    def chosen(self) -> RunSettings:
+        """The settings of candidates that share them."""
+        return settings_of(int(self.settings.max(initial=0)))
 
     def last_column(self, chunks: int) -> int:
         """The column of the model's last of ``chunks`` of candidates that share schedule and pipeline."""
@@ -158,5 +165,6 @@ def batch_of(configuration: Configuration) -> CandidateBatch:
         configuration.optimizer_offload,
         configuration.offloaded_layers,
         exchange_code(configuration.context_exchange, configuration.head_ranks, degrees.context),
+        configuration.settings.code,
     )
     return CandidateBatch(*(np.array([value], dtype=np.int64) for value in columns))

@@ -15,6 +15,7 @@ from cluster_models.links.model import effective_links
 from cluster_models.remarks import remark
 from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.plan import Certificate, Configuration, Plan, StopReason
+from cluster_models.training.run_settings import switches
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Offload, Recompute, RecomputeModule, Sharding
 from solver.answer.assemble import assemble_plan
@@ -93,6 +94,7 @@ def unrestricted(problem: PlanningProblem) -> PlanningProblem:
         offload=tuple(Offload),
         context_exchange=tuple(ContextExchange),
         schedule=tuple(PipelineSchedule),
+        free_settings=tuple(switches(problem.workload.framework)),
     )
     return replace(problem, workload=free)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -14,6 +14,7 @@ from cluster_models.model.architecture import Architecture
 from cluster_models.routing.counts import ExpertLoads, loads_of_model
 from cluster_models.serving.goal import ServingObjective
 from cluster_models.training.plan import Plan
+from cluster_models.training.run_settings import RunSettings
 from cluster_models.training.workload import TrainingWorkload
 
 FIRST_DRAFT_S: Final = 1.0
@@ -54,6 +55,13 @@ class PlanningProblem:
                 raise InvalidInput(
                     f"routing.{given.name}.layers", given.layers[0], "is no layer with experts of the model"
                 )
+
+    def under(self, settings: RunSettings) -> PlanningProblem:
+        """The problem with its framework as it runs with ``settings``."""
+        if not settings.chosen:
+            return self
+        framework = settings.under(self.workload.framework)
+        return replace(self, workload=replace(self.workload, framework=framework))
 
 
 @dataclass(frozen=True, slots=True)

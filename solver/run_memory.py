@@ -13,8 +13,9 @@ from cluster_models.cluster.gpus import GpuKind
 from solver.candidates import FloatArray, batch_of
 from solver.costs.activations import kept_activations, layer_tensors
 from solver.costs.calibration import calibration_of
+from solver.costs.communication_buffers import communicator_bytes, user_buffer_bytes
 from solver.costs.local_sizes import local_sizes
-from solver.costs.memory import StageMemoryParts, communicator_bytes, stage_memory
+from solver.costs.memory import StageMemoryParts, stage_memory
 from solver.costs.recomputation import RecomputePolicies
 from solver.degrees.layout import chunk_layers
 
@@ -77,12 +78,14 @@ def _counted(
         return parts.total_bytes
     calibration = calibration_of(gpu, run.workload.framework, fitted)
     batch = batch_of(run.configuration)
-    reserved = parts.total_bytes - parts.runtime_bytes - communicator_bytes(batch, calibration)[:, None]
+    sizes = local_sizes(batch, run.workload, calibration, most=True)
+    outside = communicator_bytes(batch, calibration)
+    outside = outside + user_buffer_bytes(sizes, run.architecture, calibration.framework)
+    reserved = parts.total_bytes - parts.runtime_bytes - outside[:, None]
     if run.memory_counter is MemoryCounter.RESERVED:
         return np.asarray(reserved)
     if run.memory_counter is MemoryCounter.ALLOCATED:
         return np.asarray(reserved - parts.fragmentation_bytes)
-    sizes = local_sizes(batch, run.workload, calibration, most=True)
     tensors = layer_tensors(run.architecture, sizes, calibration)
     policies = RecomputePolicies.of(batch, calibration.framework)
     kept = kept_activations(run.architecture, sizes, calibration, tensors, policies)

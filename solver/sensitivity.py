@@ -121,9 +121,9 @@ def _offered(problem: PlanningProblem) -> Iterator[Lever | Overlap]:
     """Changes that could matter: overlaps that the framework has not by itself, of traffic that there can be."""
     yield from Lever
     for overlap in Overlap:
-        if not getattr(problem.workload.framework, overlap) and (
-            overlap is not Overlap.EXPERTS or problem.architecture.experts is not None
-        ):
+        free = map(str, problem.workload.free_settings)
+        is_on = getattr(problem.workload.framework, overlap) or str(overlap) in free
+        if not is_on and (overlap is not Overlap.EXPERTS or problem.architecture.experts is not None):
             yield overlap
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from app.documents.configuration import ConfigurationDocument, DegreesDocument
+from app.documents.configuration import ConfigurationDocument, DegreesDocument, RunSettingsDocument
 from app.documents.reading import close_name
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.training.framework_choices import ContextExchange
@@ -80,6 +80,7 @@ def read_shorthand(text: str, plan: Plan, *, gpus: int) -> ConfigurationDocument
         optimizer_offload_percent=int(choices.get("optimizer_offload", own.optimizer_offload)),
         context_exchange=ContextExchange(exchange),
         head_ranks=int(head_ranks or 0),
+        settings=RunSettingsDocument.from_value(own.settings),
         schedule=PipelineSchedule(choices.get("schedule", own.schedule)),
     )
 

@@ -7,14 +7,15 @@ from typing import Annotated, Self
 from pydantic import Field
 
 from app.documents.nodes import MOST_GPUS
-from app.documents.reading import Count, FieldProblem, InvalidDocument, Text, WholeNumber
+from app.documents.reading import Count, FieldProblem, Flag, InvalidDocument, Text, WholeNumber
 from app.documents.values import Given, Holds, ValueDocument
 from cluster_models.cluster.topology import MOST_NODES
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.experts import MOST_LAYERS
-from cluster_models.training.framework_choices import ContextExchange
+from cluster_models.training.framework_choices import ContextExchange, CudaGraphs, ExpertDispatch
 from cluster_models.training.plan import Configuration, Degrees, Plan, RankOrder
+from cluster_models.training.run_settings import RunSettings
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import WHOLE_OFFLOAD, Recompute, RecomputeModule, Sharding
 
@@ -40,6 +41,21 @@ class DegreesDocument(ValueDocument[Degrees]):
     )
     virtual_pipeline: Count = Field(
         1, description="Model chunks on each pipeline rank (interleaving).", examples=[1]
+    )
+
+
+class RunSettingsDocument(ValueDocument[RunSettings]):
+    """Settings that the planner chose for a run; absent: as the framework has it."""
+
+    overlap_tensor: Flag | None = Field(
+        None, description="Tensor parallel collectives run in chunks beside matrix products.", examples=[True]
+    )
+    expert_overlap: Flag | None = Field(
+        None, description="Dispatch and combine run beside the compute of another micro-batch.", examples=[True]
+    )
+    cuda_graphs: CudaGraphs | None = Field(None, description="What CUDA graphs capture.", examples=["partial"])
+    expert_dispatch: ExpertDispatch | None = Field(
+        None, description="How tokens travel to their experts and back.", examples=["deepep"]
     )
 
 
@@ -87,6 +103,11 @@ class ConfigurationDocument(ValueDocument[Configuration]):
     )
     head_ranks: WholeNumber = Field(
         0, description="Context ranks that exchange heads in a hierarchical exchange; else 0.", examples=[0]
+    )
+    settings: RunSettingsDocument = Field(
+        default_factory=RunSettingsDocument,
+        description="Settings of the framework that were chosen for the run.",
+        examples=[{"overlap_tensor": True}],
     )
     rank_order: RankOrder = Field(
         RankOrder.DATA_BEFORE_PIPELINE,
@@ -154,6 +175,7 @@ class ConfigurationDocument(ValueDocument[Configuration]):
             offloaded_layers=self.offloaded_layers,
             context_exchange=self.context_exchange,
             head_ranks=self.head_ranks,
+            settings=self.settings.to_value(),
             rank_order=self.rank_order,
             stage_layers=tuple(tuple(row) for row in layers),
             schedule=self.schedule,

@@ -32,7 +32,7 @@ from app.documents.serving_words import refuse_serving
 from app.documents.values import Computed, Holds, ValueDocument
 from cluster_models.cluster.gpus import Precision
 from cluster_models.cluster.topology import MOST_NODES
-from cluster_models.training.framework_choices import ContextExchange, Optimizer
+from cluster_models.training.framework_choices import ContextExchange, FreeSetting, Optimizer
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.schedules import PipelineSchedule
@@ -180,6 +180,14 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
         "allow it: ring, gather, all_to_all (Ulysses), hierarchical (all_to_all in a node, a ring over nodes).",
         examples=[["ring", "all_to_all"]],
     )
+    free_settings: list[FreeSetting] = Field(
+        list(_DEFAULT.free_settings),
+        max_length=_MOST_VALUES,
+        description="Settings of the framework that the planner chooses, where it has them as a switch: "
+        "overlap_tensor, expert_overlap, cuda_graphs, expert_dispatch; others stay as framework and "
+        "framework_settings have them.",
+        examples=[["overlap_tensor"]],
+    )
     schedule: list[PipelineSchedule] = Field(
         list(_DEFAULT.schedule),
         min_length=1,
@@ -284,6 +292,7 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
                 "sharding": tuple(dict.fromkeys(self.sharding)),
                 "offload": tuple(dict.fromkeys(self.offload)),
                 "context_exchange": tuple(dict.fromkeys(self.context_exchange)),
+                "free_settings": tuple(dict.fromkeys(self.free_settings)),
                 "schedule": tuple(dict.fromkeys(self.schedule)),
             }
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.exports.arithmetic import check_divisions, check_host_names, check_layers, check_world, gpus_of_host
 from cluster_models.errors import InvalidConfiguration
@@ -83,10 +83,14 @@ class Launch:
 
     @property
     def workload(self) -> TrainingWorkload:
-        """The workload; raises ``InvalidConfiguration`` on a plan made by hand that does not have one."""
-        if self.plan.workload is None:
+        """The workload, its framework as it runs with the settings that the planner chose.
+
+        Raises ``InvalidConfiguration`` on a plan made by hand that does not have one.
+        """
+        if (workload := self.plan.workload) is None:
             raise _unsaid()
-        return self.plan.workload
+        framework = self.configuration.settings.under(workload.framework)
+        return workload if framework is workload.framework else replace(workload, framework=framework)
 
     @property
     def micro_batches(self) -> int:

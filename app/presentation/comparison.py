@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.comparing.standings import Standing
-from app.presentation.configuration import schedule_words
+from app.presentation.configuration import chosen_words, schedule_words
 from app.presentation.decision import (
     NO_BUDGET,
     Budget,
@@ -193,6 +193,7 @@ def _settings(plans: Sequence[Plan]) -> tuple[ComparisonRow, ...]:
         **({"offload": [f"{each.optimizer_offload} %" for each in chosen]} if _offloads(chosen) else {}),
         **({"offloaded layers": [str(each.offloaded_layers) for each in chosen]} if _waits(chosen) else {}),
         **({"context exchange": [each.exchange_words for each in chosen]} if _exchanges(chosen) else {}),
+        **({"chosen": [chosen_words(each) or "none" for each in chosen]} if any(map(_chose, chosen)) else {}),
         "rank order": [str(each.rank_order) for each in chosen],
         "schedule": [schedule_words(each) for each in chosen],
         "layers": ["; ".join(_layer_words(row) for row in _unique(each.stage_layers)) for each in chosen],
@@ -202,6 +203,10 @@ def _settings(plans: Sequence[Plan]) -> tuple[ComparisonRow, ...]:
 
 def _exchanges(chosen: Sequence[Configuration]) -> bool:
     return any(each.context_exchange is not ContextExchange.RING for each in chosen)
+
+
+def _chose(configuration: Configuration) -> bool:
+    return bool(configuration.settings.chosen)
 
 
 def _offloads(chosen: Sequence[Configuration]) -> bool:

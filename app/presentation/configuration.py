@@ -90,6 +90,7 @@ def settings(
             * (waiting > 0)
         ),
         *((("context ranks", exchange_words(configuration)),) if configuration.degrees.context > 1 else ()),
+        *((("chosen for this run", chosen_words(configuration)),) if configuration.settings.chosen else ()),
         ("rank order", str(configuration.rank_order)),
         ("layers of each stage", _layers(configuration)),
         *((("pipeline schedule", schedule),) if configuration.degrees.pipeline > 1 else ()),
@@ -137,6 +138,13 @@ def exchange_words(configuration: Configuration) -> str:
     return _EXCHANGES[configuration.context_exchange].format(heads=configuration.head_ranks, rings=rings)
 
 
+def chosen_words(configuration: Configuration) -> str:
+    """The settings of the framework that the planner chose, by their names."""
+    words = {True: "on", False: "off"}
+    chosen = configuration.settings.chosen.items()
+    return ", ".join(f"{name.replace('_', ' ')} {words.get(value, str(value))}" for name, value in chosen)
+
+
 def settings_line(configuration: Configuration) -> str:
     """The settings by which configurations of the same degrees differ, in one line."""
     return (
@@ -147,6 +155,7 @@ def settings_line(configuration: Configuration) -> str:
         + f"activations of {plural(configuration.offloaded_layers, 'layer')} offloaded, "
         * (configuration.offloaded_layers > 0)
         + f"{exchange_words(configuration)}, " * (configuration.context_exchange is not ContextExchange.RING)
+        + f"{chosen_words(configuration)}, " * bool(configuration.settings.chosen)
         + f"order {configuration.rank_order}"
         + f", schedule {schedule_words(configuration)}" * (configuration.degrees.pipeline > 1)
     )

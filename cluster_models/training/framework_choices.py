@@ -43,6 +43,15 @@ class Overlap(StrEnum):
     EXPERTS = "expert_overlap"
 
 
+class FreeSetting(StrEnum):
+    """Settings that the planner may choose; the value is the fact of ``Framework`` that says so."""
+
+    OVERLAP_TENSOR = "overlap_tensor"
+    EXPERT_OVERLAP = "expert_overlap"
+    CUDA_GRAPHS = "cuda_graphs"
+    EXPERT_DISPATCH = "expert_dispatch"
+
+
 class AttentionKernels(StrEnum):
     """Whose fused attention runs."""
 

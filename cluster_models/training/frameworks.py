@@ -256,10 +256,8 @@ class Framework:
     expert_overlap: Annotated[
         bool, Fact("Dispatch and combine run beside the compute of another micro-batch.", setting=True)
     ]
-    overlaps: Annotated[
-        tuple[Overlap, ...],
-        Fact("Overlaps that a run can switch on where it has them not by itself.", least=0),
-    ]
+    expert_dispatches: Annotated[tuple[ExpertDispatch, ...], Fact("Dispatchers to choose between.", least=0)]
+    overlaps: Annotated[tuple[Overlap, ...], Fact("Overlaps that a run can switch on or off.", least=0)]
     grouped_experts: Annotated[
         bool, Fact("The experts of a GPU run as one grouped product, instead of one after the other.")
     ]
@@ -306,6 +304,7 @@ class Framework:
             setting=True,
         ),
     ]
+    graph_captures: Annotated[tuple[CudaGraphs, ...], Fact("CUDA graphs between which a run can choose.", least=0)]
     stops_recompute: Annotated[
         bool,
         Fact("Full recomputation ends before a layer's last matrix product, whose output backward does not need."),

@@ -15,6 +15,7 @@ from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.rank_costs import StageMemory, StageTime, TimeBreakdown
 from cluster_models.training.recompute import checked_recomputation, recomputation_words
 from cluster_models.training.robustness import Robustness
+from cluster_models.training.run_settings import AS_FRAMEWORK, RunSettings
 from cluster_models.training.schedules import PipelineSchedule, in_model_order
 from cluster_models.training.selection import Selection
 from cluster_models.training.workload import (
@@ -87,7 +88,7 @@ class Configuration:
     Parameters are sharded inside groups of ``sharding_ranks`` data ranks, context ranks included, 0: all of them.
     ``optimizer_offload`` percent of the optimizer states live in the nodes' memory, and from the forward to the
     backward pass the activations of ``offloaded_layers`` layers.
-    ``head_ranks`` context ranks exchange heads where the exchange is hierarchical, else 0.
+    ``head_ranks`` context ranks exchange heads in a hierarchical exchange, else 0.  ``settings``: those chosen.
     """
 
     degrees: Degrees
@@ -104,6 +105,7 @@ class Configuration:
     offloaded_layers: int = 0
     context_exchange: ContextExchange = ContextExchange.RING
     head_ranks: int = 0
+    settings: RunSettings = AS_FRAMEWORK
 
     def __post_init__(self) -> None:
         checked_recomputation(self.recompute, self.recompute_modules, self.recompute_layers)
@@ -359,11 +361,9 @@ class Plan:
     provenance: Provenance
     architecture: Architecture | None = None
     workload: TrainingWorkload | None = None
-    """Workload planned for: with these two a plan can be exported on its own.  ``None`` in plans made by hand."""
+    """Workload planned for: with these two a plan can be exported.  ``None`` in plans made by hand, as the next."""
     confidence: Confidence | None = None
-    """``None`` in plans made by hand."""
     robustness: Robustness | None = None
-    """``None`` in plans made by hand."""
 
     @property
     def mixed_kinds(self) -> tuple[str, ...]:

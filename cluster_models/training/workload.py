@@ -9,13 +9,14 @@ from typing import Final
 from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidWorkload
 from cluster_models.training.adapters import Adapters, FrozenFormat
-from cluster_models.training.framework_choices import ContextExchange, Optimizer
+from cluster_models.training.framework_choices import ContextExchange, FreeSetting, Optimizer
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, Framework
 from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.mixed_lengths import MixedLengths
 from cluster_models.training.optimizer_states import FULL_STATES, MasterFormat, OptimizerStates
 from cluster_models.training.packing import MOST_IN_SEQUENCE, packed_sequences
 from cluster_models.training.placement_rules import NOTHING_ASKED, PlacementRules
+from cluster_models.training.run_settings import switches
 from cluster_models.training.schedules import PipelineSchedule
 
 MOST_SEQUENCES: Final = 131_072
@@ -132,6 +133,7 @@ class TrainingWorkload:
     the nodes' memory; ``optimizer_offload`` among the memory options is the share of it in percent.
     ``context_exchange``: how context ranks may meet the keys and values of a whole sequence; ``head_ranks`` among
     the options are those that exchange heads in a hierarchical one.
+    ``free_settings``: settings of the framework that the planner chooses; others stay as the framework has them.
     ``schedule`` are the pipeline schedules that the planner may choose from, of those that the framework has.
     Selective recomputation runs some of ``recompute_modules`` again where the framework takes names of modules, or
     exactly ``pinned_modules``; what a model or framework lacks is not offered.
@@ -159,6 +161,7 @@ class TrainingWorkload:
     sharding: tuple[Sharding, ...] = (Sharding.NONE, Sharding.OPTIMIZER)
     offload: tuple[Offload, ...] = (Offload.NONE,)
     context_exchange: tuple[ContextExchange, ...] = (ContextExchange.RING,)
+    free_settings: tuple[FreeSetting, ...] = ()
     schedule: tuple[PipelineSchedule, ...] = tuple(PipelineSchedule)
     memory_headroom: float = 0.1
     pinned: dict[str, int] = field(default_factory=dict, hash=False)
@@ -207,6 +210,7 @@ class TrainingWorkload:
         self._check_method()
         self._check_adapters()
         self._check_optimizer()
+        self._check_settings()
 
     def _check_degrees(self) -> None:
         for kind, degrees in (("pinned", self.pinned), ("forbidden", self.forbidden)):
@@ -322,6 +326,17 @@ class TrainingWorkload:
         if self.optimizer.takes_matrices and (self.adapters is not None or self.precision is Precision.FP16):
             raise InvalidWorkload(
                 "workload.optimizer", str(self.optimizer), "goes neither with adapters nor with fp16", "use adam"
+            )
+
+    def _check_settings(self) -> None:
+        known = switches(self.framework)
+        if lacking := [str(each) for each in self.free_settings if each not in known]:
+            names = ", ".join(known)
+            raise InvalidWorkload(
+                "workload.free_settings",
+                lacking,
+                f"{self.framework.name} leaves no choice there",
+                f"it has {names}" if names else "leave it empty, or plan for a framework that has switches",
             )
 
     @property

@@ -11,6 +11,7 @@ from typing import Final
 
 from cluster_models.remarks import Remark
 from cluster_models.training.context_exchange import exchange_of
+from cluster_models.training.free_settings import that_matter
 from cluster_models.training.model_work import workload_flops_per_token
 from cluster_models.training.plan import Certificate, Configuration, Placement, Plan, Provenance, RankPlace
 from cluster_models.training.rank_costs import StageMemory, StageTime
@@ -53,6 +54,7 @@ def configuration_of(candidate: Candidate) -> Configuration:
         offloaded_layers=int(batch.offloaded_layers[0]),
         context_exchange=exchange,
         head_ranks=head_ranks,
+        settings=that_matter(batch.chosen, degrees_of(batch)),
     )
 
 

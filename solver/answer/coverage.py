@@ -13,8 +13,8 @@ from cluster_models.training.interleaving import Interleaving, takes_group_sizes
 from cluster_models.training.offload import offload_percents, offloaded_layers
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Sharding, TrainingWorkload
-from solver.degrees.enumeration import expert_tensor_legal
 from solver.degrees.memory_mixes import NOTHING, limits_of, mixes_of
+from solver.degrees.model_divisions import expert_tensor_legal
 from solver.pipeline.schedule import MOST_EVENTS, events_of_chunk
 from solver.placement.cluster_fabrics import MOST_KINDS, MOST_WIDTHS
 from solver.placement.fabric import Fabric

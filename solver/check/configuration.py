@@ -20,6 +20,8 @@ from solver.problem import PlanningProblem
 
 def configuration_violations(configuration: Configuration, problem: PlanningProblem) -> Iterator[str]:
     """Rules on degrees, batch and limits that ``configuration`` breaks."""
+    yield from _setting_rules(configuration, problem)
+    problem = problem.under(configuration.settings)
     yield from _model_rules(configuration, problem.architecture, problem.workload.framework)
     yield from _expert_rules(configuration, problem)
     yield from _sequence_rules(configuration, problem.workload)
@@ -272,6 +274,8 @@ def _recompute_rules(configuration: Configuration, problem: PlanningProblem) -> 
     model, workload, framework = problem.architecture, problem.workload, problem.workload.framework
     names = sorted(map(str, configuration.recompute_modules))
     release, experts = framework.megatron_core, model.experts
+    if str(configuration.recompute) == "full" and str(framework.cuda_graphs) == "partial":
+        yield f"{framework.name} does not recompute whole layers beside CUDA graphs of parts of them."
     if configuration.recompute_layers and not framework.recompute_blocks:
         yield f"{framework.name} recomputes all layers of a stage or none, not {configuration.recompute_layers}."
     if not names:
@@ -299,6 +303,37 @@ def _recompute_rules(configuration: Configuration, problem: PlanningProblem) -> 
         yield "Module moe already recomputes moe_act and shared_experts."
     if str(framework.cuda_graphs) == "partial" and release < 16 and {"core_attn", "mla_up_proj"} & set(names):
         yield f"{framework.name} does not recompute attention inside its CUDA graph."
+
+
+def _setting_rules(configuration: Configuration, problem: PlanningProblem) -> Iterator[str]:
+    """Settings were free to choose, and the framework has what was chosen."""
+    workload, framework, degrees = problem.workload, problem.workload.framework, configuration.degrees
+    chosen = {str(name): str(value).lower() for name, value in configuration.settings.chosen.items()}
+    yield from (
+        f"The plan chose {name}, which was not free." for name in chosen if name not in workload.free_settings
+    )
+    overlaps, experts = {*map(str, framework.overlaps)}, problem.architecture.experts is not None
+    known = {
+        "cuda_graphs": {str(framework.cuda_graphs), *map(str, framework.graph_captures)},
+        "expert_dispatch": {str(framework.expert_dispatch), *map(str, framework.expert_dispatches)},
+        "overlap_tensor": {"true", "false"} if "overlap_tensor" in overlaps else set(),
+        "expert_overlap": {"true", "false"} if "expert_overlap" in overlaps else set(),
+    }
+    for name, value in chosen.items():
+        if value not in known[name]:
+            yield f"{framework.name} has no {name} {value} to choose."
+    on = {name for name, value in chosen.items() if value not in ("false", "none")}
+    split = degrees.tensor > 1 and framework.sequence_parallel and str(workload.precision) != "nvfp4"
+    if "overlap_tensor" in on and not split:
+        yield "Overlapped tensor ranks split a sequence, and not in NVFP4."
+    beside = degrees.pipeline == 1 or degrees.virtual_pipeline > 1
+    if "expert_overlap" in on and not (experts and degrees.expert > 1 and beside):
+        yield "Nothing runs beside the exchange of experts here."
+    if "cuda_graphs" in on and workload.lengths is not None:
+        yield "CUDA graphs need sequences of one length."
+    graphs = chosen.get("cuda_graphs", "none")
+    if graphs == "partial" and experts and framework.megatron_core < 16:
+        yield f"{framework.name} captures no router."
 
 
 def _state_rules(configuration: Configuration, workload: TrainingWorkload) -> Iterator[str]:

@@ -75,7 +75,7 @@ def layers_of(  # noqa: PLR0913 - each a fact of its own
     framework overlaps it, without a pipeline or with an interleaved one, unless a candidate's recomputation
     dispatches again (Megatron-Core).
     """
-    calibration, split = calibration_under(calibration, batch.runs), batch.runs.splits_backward
+    calibration, split = calibration_under(calibration, batch), batch.runs.splits_backward
     chip = processor(gpu, workload.precision, calibration, splits_backward=split, frozen=workload.frozen_weights)
     imbalance = None if routed is None else routed.mean(calibration)
     sizes = local_sizes(batch, workload, calibration, imbalance=imbalance)

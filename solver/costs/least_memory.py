@@ -12,9 +12,9 @@ from cluster_models.training.workload import Offload, Sharding, TrainingWorkload
 from solver.candidates import SCHEDULE_CODES, CandidateBatch, FloatArray
 from solver.costs.adapters import trained_parameters
 from solver.costs.calibration import Calibration
+from solver.costs.communication_buffers import communicator_bytes
 from solver.costs.layer_counts import all_layers
 from solver.costs.local_sizes import is_sharded
-from solver.costs.memory import communicator_bytes
 from solver.costs.model_states import frozen_weights, model_states
 from solver.costs.parameters import local_parameters
 

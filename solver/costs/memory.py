@@ -9,11 +9,13 @@ import numpy as np
 
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.model.architecture import Architecture
+from cluster_models.training.framework_choices import CudaGraphs
 from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray, select_rows
 from solver.costs.activations import LayerActivations, LayerTensors, kept_activations, layer_tensors
 from solver.costs.adapters import trained_parameters
 from solver.costs.calibration import Calibration, calibration_of
+from solver.costs.communication_buffers import communicator_bytes, passing_bytes, user_buffer_bytes
 from solver.costs.compute import processor
 from solver.costs.host_offload import HOST_SHARE, HostStates, offload_share
 from solver.costs.in_flight import held_at_peaks
@@ -28,6 +30,10 @@ from solver.costs.split_backward import calibration_under, waiting_bytes
 
 _PIECES: Final = 0.1
 """Share of memory lost in pieces: it rejects 7 of nanotron's 1,027 runs, and 84 % of those that failed."""
+_SURFACES: Final = 2.0
+"""Inputs and outputs of a graph that stay at their place for each layer and micro-batch in flight (Transformer
+Engine's ``make_graphed_callables``); estimated: Megatron-Bridge's page on graphs says a few GB, with a pipeline
+10."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +158,7 @@ class MemoryAccount:
     ) -> MemoryAccount:
         """The account of candidates; see ``stage_memory``."""
         calibration = calibration_of(gpu, workload.framework) if calibration is None else calibration
-        calibration = calibration_under(calibration, batch.runs)
+        calibration = calibration_under(calibration, batch)
         framework = calibration.framework
         imbalance = None if routed is None else routed.worst(calibration)
         sizes = local_sizes(batch, workload, calibration, imbalance=imbalance, most=True)
@@ -174,10 +180,12 @@ class MemoryAccount:
             whole = largest_matrix(architecture, batch) * (1.0 + architecture.gated_mlp)
         states = model_states(batch, trained, workload, calibration, micro_batches, least_owned=whole)
         frozen = frozen_weights(batch, parameters, architecture, workload, calibration)
-        buffers = _buffers(batch, sizes, architecture) + communicator_bytes(batch, calibration)
+        buffers = passing_bytes(batch, sizes, architecture) + communicator_bytes(batch, calibration)
+        buffers = buffers + user_buffer_bytes(sizes, architecture, framework)
         bucket = np.where(batch.data * batch.context > 1, framework.bucket_bytes, 0.0)
         boundary = sizes.element_bytes * architecture.hidden * sizes.stream_tokens
         output = boundary[:, None] * (framework.keeps_stage_outputs and stages > 1)
+        surfaces = _SURFACES * boundary[:, None] * (framework.cuda_graphs is CudaGraphs.PARTIAL)
         wait = _weight_bytes(batch, layers, architecture, sizes).reshape(-1, *in_flight.shape[1:])
         gathered, share = None, nothing
         if framework.keeps_gathered_inputs:
@@ -215,8 +223,10 @@ class MemoryAccount:
             moments=tuple(
                 _Moment(
                     in_flight=(held := peak.activations * stays),
-                    held_layers=_held_layers(layers, held),
-                    beside=output * held.sum(axis=1) + (wait * peak.waiting).sum(axis=1),
+                    held_layers=(own := _held_layers(layers, held)),
+                    beside=output * held.sum(axis=1)
+                    + (wait * peak.waiting).sum(axis=1)
+                    + surfaces * own.sum(axis=-1),
                 )
                 for peak in peaks
             ),
@@ -365,17 +375,3 @@ def _with_waiting(
         activations_bytes=settled.activations_bytes + np.where(short, 0.0, waiting_bytes),
         fragmentation_bytes=settled.fragmentation_bytes + np.where(short, pieces, fragmentation),
     )
-
-
-def communicator_bytes(batch: CandidateBatch, calibration: Calibration) -> FloatArray:
-    """(n,) what the library of collectives keeps outside the allocator for the groups of each candidate."""
-    degrees = (batch.tensor, batch.pipeline, batch.data, batch.context, batch.expert, batch.expert_tensor)
-    return np.asarray(calibration.group_bytes * sum((degree > 1).astype(np.float64) for degree in degrees))
-
-
-def _buffers(batch: CandidateBatch, sizes: LocalSizes, architecture: Architecture) -> FloatArray:
-    """(n,) gathered sequences and pipeline transfers (two each way)."""
-    boundary = sizes.element_bytes * architecture.hidden * sizes.stream_tokens
-    gathered = np.where(batch.tensor > 1, sizes.element_bytes * architecture.hidden * sizes.tokens, 0.0)
-    transfers = np.where(batch.pipeline > 1, 4.0 * boundary, 0.0)
-    return np.asarray(gathered + transfers)

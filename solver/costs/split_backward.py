@@ -8,16 +8,16 @@ import numpy as np
 
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import Mlp
-from cluster_models.training.schedules import PipelineSchedule, as_run
-from solver.candidates import FloatArray, IntArray
+from cluster_models.training.schedules import as_run
+from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.costs.calibration import Calibration
 from solver.costs.layer_costs import projections
 from solver.costs.local_sizes import LocalSizes, gathered_tokens
 
 
-def calibration_under(calibration: Calibration, order: PipelineSchedule) -> Calibration:
-    """``calibration`` with its framework as it runs a schedule (``as_run``)."""
-    framework = as_run(calibration.framework, order)
+def calibration_under(calibration: Calibration, batch: CandidateBatch) -> Calibration:
+    """``calibration`` with its framework as it runs the settings and the schedule of candidates that share them."""
+    framework = as_run(batch.chosen.under(calibration.framework), batch.runs)
     return calibration if framework is calibration.framework else replace(calibration, framework=framework)
 
 

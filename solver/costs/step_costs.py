@@ -137,7 +137,7 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     tensor_slowdown: FloatArray | None = None,
     known: SizedLayers | None = None,
 ) -> StepCosts:
-    """Costs of candidates that share their pipeline and virtual pipeline sizes and their schedule.
+    """Costs of candidates that share their pipeline and virtual pipeline sizes, schedule and settings.
 
     ``layers``, (C, K) or by candidate (n, C, K), counts decoder layers of each kind in every chunk; chunk 0 also
     holds the embedding and the model's last chunk final norm, output head and loss.  ``calibration`` defaults to
@@ -147,7 +147,7 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     ``known`` are their layers, where those have been worked out before.  Formulas: docs/cost_model.md.
     """
     calibration = calibration_of(gpu, workload.framework) if calibration is None else calibration
-    calibration = calibration_under(calibration, batch.runs)
+    calibration = calibration_under(calibration, batch)
     split = batch.runs.splits_backward
     chip = processor(gpu, workload.precision, calibration, splits_backward=split)
     domain = max(gpus_per_domain, gpus_per_node)

@@ -20,11 +20,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from cluster_models.model.architecture import Architecture
-from cluster_models.model.layer_kinds import ATTENDING, Mixer
 from cluster_models.training.context_exchange import exchange_codes
 from cluster_models.training.frameworks import Framework
+from cluster_models.training.free_settings import first_codes, offered
 from cluster_models.training.offload import least_offload, may_offload, must_offload_layers
 from cluster_models.training.plan import RankOrder
+from cluster_models.training.run_settings import settings_of
 from cluster_models.training.schedules import can_run
 from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.candidates import (
@@ -37,6 +38,7 @@ from solver.candidates import (
     names_of,
 )
 from solver.degrees.layout import launchable
+from solver.degrees.model_divisions import context_legal, expert_tensor_legal, tensor_legal
 from solver.pipeline.schedule import MOST_EVENTS, events_of_chunk
 
 COLUMNS: Final = len(names_of(CandidateBatch))
@@ -76,7 +78,7 @@ def enumerate_candidates(
     A node may be a unit of nodes that NVLink joins.  ``wider`` has GPUs and number of wider units: candidates that
     fill units of one such size are left out, because there more of their traffic is on NVLink.
     Worlds are whole nodes, or with ``parts`` a divisor of one node.  Where memory decides, ``solver.costs.memory``
-    cuts later.
+    cuts later; of settings that spend memory on time alone the fastest stand for all.
     """
     worlds = worlds_of(workload, gpus_per_node=gpus_per_node, nodes=nodes, parts=parts)
     return Enumeration(architecture, workload, gpus_per_node, tuple(wider)).over(worlds, wanted=wanted)
@@ -164,44 +166,6 @@ def _even(gpus: int, group: int) -> bool:
     return gpus % group == 0 or group % gpus == 0
 
 
-def tensor_legal(architecture: Architecture, workload: TrainingWorkload, tensor: int) -> bool:
-    """Heads split evenly, key/value heads split or repeat evenly, the sequence splits (sequence parallelism).
-
-    Tensor ranks cut adapters along their rank (Megatron-Bridge's ``ParallelLinearAdapter``).
-    """
-    if workload.adapters is not None and workload.adapters.rank % tensor:
-        return False
-    even = all(_heads_split(architecture, mixer, tensor) for mixer in architecture.mixer_set)
-    return even and architecture.hidden % tensor == 0 and workload.sequence_length % tensor == 0
-
-
-def _heads_split(architecture: Architecture, mixer: Mixer, tensor: int) -> bool:
-    """Whether tensor ranks share out the heads of a mixer evenly; of a state space its groups too."""
-    linear, space, own = architecture.linear_attention, architecture.state_space, architecture.of_mixer(mixer)
-    if mixer is Mixer.LINEAR and linear is not None:
-        return linear.key_heads % tensor == 0
-    if mixer in (Mixer.STATE_SPACE, Mixer.PARALLEL) and space is not None:
-        groups = 0 if space.step_rank else space.groups
-        if space.heads % tensor or groups % tensor:
-            return False
-    kv = own.kv_heads
-    return mixer not in ATTENDING or (own.heads % tensor == 0 and (kv % tensor == 0 or tensor % kv == 0))
-
-
-def context_legal(architecture: Architecture, workload: TrainingWorkload, tensor: int, context: int) -> bool:
-    """Each context rank holds two equal pieces of the sequence, one from each end (balanced causal attention).
-
-    Tensor ranks split what a context rank holds once more (sequence parallelism).  Context ranks share out the
-    heads of linear attention and state spaces.
-    """
-    pieces = 1 if context == 1 else 2 * context
-    linear, space = architecture.linear_attention, architecture.state_space
-    shared = ([linear.key_heads] if linear else []) + ([space.heads] if space else [])
-    if context > 1 and any(heads % (tensor * context) for heads in shared):
-        return False
-    return workload.sequence_length % pieces == 0 and workload.sequence_length % (tensor * context) == 0
-
-
 def _batches(
     workload: TrainingWorkload,
     shapes_of: Callable[[int, int], Sequence[Sequence[Shape]]],
@@ -229,14 +193,15 @@ def _choices(
     workload: TrainingWorkload,
     gpus_per_node: int,
     wider: Sequence[tuple[int, int]],
-) -> list[tuple[int, int, int, int, int, int, int]]:
-    """Expert size, expert tensor size, sharding, rank order, group, least offload and exchange of one grid."""
+) -> list[tuple[int, ...]]:
+    """Expert and expert tensor size, sharding, rank order, group, least offload, exchange, settings of one grid."""
     taken, offloads = _filled_units(grid, wider), cache(partial(least_offload, workload))
     exchanges = exchange_codes(
         architecture, workload, tensor=grid.tensor, context=grid.context, together=gpus_per_node
     )
+    settings = cache(partial(first_codes, offered(architecture, workload)))
     return [
-        (expert, cut, sharding, order, group, offload, exchange)
+        (expert, cut, sharding, order, group, offload, exchange, chosen)
         for expert, cut in _expert_grids(architecture, workload, grid, gpus_per_node)
         if not any(_even(gpus, expert * cut) and gpus % cut == 0 for gpus in taken)
         for sharding in _shardings(architecture, workload, grid, expert * cut)
@@ -244,18 +209,25 @@ def _choices(
         for offload in offloads(SHARDING_CODES[sharding])
         for order in _orders(grid, architecture, expert * cut, gpus_per_node)
         for exchange in exchanges
+        for chosen in settings(expert=expert)
     ]
 
 
-def _crossed(grid: Grid, batches: IntArray, choices: list[tuple[int, int, int, int, int, int, int]]) -> IntArray:
-    """Rows, in the field order of ``CandidateBatch``, of one grid: each of ``batches`` with each of ``choices``."""
+def _crossed(grid: Grid, batches: IntArray, choices: list[tuple[int, ...]]) -> IntArray:
+    """Rows, in the field order of ``CandidateBatch``, of one grid: each of ``batches`` with each of ``choices``.
+
+    In a pipeline without virtual stages nothing runs beside the exchange of experts.
+    """
     rows = np.zeros((len(batches), len(choices), COLUMNS), dtype=np.int64)
     rows[:, :, :4] = grid.tensor, grid.pipeline, grid.data, grid.context
     rows[:, :, 4:6] = [choice[:2] for choice in choices]
     rows[:, :, 6:8] = batches[:, None, :2]
     rows[:, :, 9:11] = [choice[2:4] for choice in choices]
     rows[:, :, 11] = batches[:, None, 2]
-    rows[:, :, [14, 15, 17]] = [choice[4:] for choice in choices]
+    rows[:, :, [14, 15, 17, 18]] = [choice[4:] for choice in choices]
+    overlaps = np.array([bool(settings_of(choice[-1]).expert_overlap) for choice in choices])
+    if grid.pipeline > 1 and overlaps.any():
+        rows = rows[(batches[:, :1] > 1) | ~overlaps]
     return rows.reshape(-1, COLUMNS)
 
 
@@ -310,16 +282,6 @@ def _shapes(
             if min(size, 3) in alike and launchable(architecture, framework, pipeline, size):
                 found[size > 1].append(Shape(size, code))
     return tuple(found[0]), tuple(found[1])
-
-
-def expert_tensor_legal(architecture: Architecture, workload: TrainingWorkload, expert_tensor: int) -> bool:
-    """Experts are cut evenly, without biases, by a framework that gives them a tensor size of their own."""
-    experts, framework = architecture.experts, workload.framework
-    if expert_tensor == 1:
-        return True
-    if experts is None or experts.hidden % expert_tensor or architecture.mlp_bias:
-        return False
-    return framework.expert_tensor and framework.sequence_parallel
 
 
 def _expert_grids(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -131,8 +132,8 @@ def family_floors(problem: PlanningProblem, fabric: Fabric, families: CandidateB
     floors = np.empty(len(families))
     problem = _evenly_dealt(problem)
     whole, last = all_layers(problem.architecture), problem.architecture.kind_numbers[-1]
-    for piped in (False, True):
-        rows = np.flatnonzero((families.pipeline > 1) == piped)
+    for piped, code in product((False, True), np.unique(families.settings).tolist()):
+        rows = np.flatnonzero(((families.pipeline > 1) == piped) & (families.settings == code))
         for first in range(0, len(rows), MOST_CELLS // 2):
             own = rows[first : first + MOST_CELLS // 2]
             batch = families.take(own)

@@ -29,8 +29,8 @@ from cluster_models.training.workload import (
     TrainingWorkload,
 )
 from solver.costs.adapters import linears_of
-from solver.degrees.enumeration import context_legal, expert_tensor_legal, tensor_legal
 from solver.degrees.memory_mixes import limits_of, mixes_of
+from solver.degrees.model_divisions import context_legal, expert_tensor_legal, tensor_legal
 from solver.degrees.rule_filter import check_placement
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem

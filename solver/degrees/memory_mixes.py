@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cluster_models.training.framework_choices import CudaGraphs
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.offload import must_offload_layers
 from cluster_models.training.recompute import INSIDE_MOE, default_modules, recomputable_modules
-from cluster_models.training.workload import Recompute, RecomputeModule
+from cluster_models.training.workload import Recompute, RecomputeModule, TrainingWorkload
 from solver.candidates import RECOMPUTE_CODES, CandidateBatch, IntArray, module_code, modules_of
 from solver.costs.recomputation import RecomputePolicies
 from solver.problem import PlanningProblem
@@ -46,13 +47,18 @@ def mixes_of(problem: PlanningProblem) -> tuple[Mix, ...]:
         return tuple(found)
     if Recompute.SELECTIVE in workload.recompute:
         found += [Mix(SELECTIVE, code) for code in _module_codes(problem)]
-    return (*found, *[Mix(FULL)] * (Recompute.FULL in workload.recompute))
+    return (*found, *[Mix(FULL)] * _may_repeat_layers(workload))
+
+
+def _may_repeat_layers(workload: TrainingWorkload) -> bool:
+    """Whether whole layers may run again, which graphs of parts of them exclude (``TransformerConfig``)."""
+    return Recompute.FULL in workload.recompute and workload.framework.cuda_graphs is not CudaGraphs.PARTIAL
 
 
 def limits_of(problem: PlanningProblem, most: int) -> list[int]:
     """Numbers of layers, increasing, to which full recomputation of chunks of up to ``most`` may be limited."""
     workload, name = problem.workload, "recompute_layers"
-    allowed = Recompute.FULL in workload.recompute and not must_offload_layers(workload)
+    allowed = _may_repeat_layers(workload) and not must_offload_layers(workload)
     if not allowed or not workload.framework.recompute_blocks:
         return []
     pinned = workload.pinned.get(name)

@@ -64,9 +64,10 @@ class MixedRows:
 class Screened:
     """Candidates by whether a choice is left: ``settled`` have one row, ``open`` are the numbers of the others.
 
-    ``tried`` are those that are open.
+    ``tried`` are those that are open.  ``fits`` (n,): those that fit with no memory option.
     """
 
+    fits: BoolArray
     settled: MixedRows
     open: IntArray
     tried: Tried
@@ -93,6 +94,8 @@ def screened(
 ) -> Screened:
     """Candidates that share their pipeline and virtual pipeline sizes, and recompute nothing so far, by memory.
 
+    They share their settings, too, which the framework of ``problem`` has.
+
     ``layers``, (C, K) or (n, C, K), ``stage_kind`` (n, P) and ``domain`` as in ``staging``.  A candidate that no
     mix fits has one row, with the mix that frees most or none.  Beside the compute of another micro-batch dispatch
     costs host time, so that mixes that dispatch again may be quicker though nothing need be recomputed.
@@ -100,7 +103,7 @@ def screened(
     tried = Tried(problem, batch, layers, stage_kind, memory_accounts(problem, kinds, batch, layers, domain))
     if must_offload_layers(problem.workload):
         nothing = np.empty(0, dtype=np.int64)
-        return Screened(waiting(tried), nothing, tried.take(nothing))
+        return Screened(np.zeros(len(batch), dtype=bool), waiting(tried), nothing, tried.take(nothing))
     most, limit = levels_of(problem)[-1]
     ends = policies_of([NOTHING, most], problem.workload.framework)
     excess = tried.excess_bytes(ends)
@@ -119,7 +122,7 @@ def screened(
         MixedRows(rows[keeps], least.batch.take(keeps), excess[keeps, 0]),
         least.rows_with(most, rows[~keeps & ~is_open], excess[:, 1], limit),
     ]
-    return Screened(_joined(settled), rows[is_open], tried.take(rows[is_open]))
+    return Screened(fits, _joined(settled), rows[is_open], tried.take(rows[is_open]))
 
 
 def _joined(parts: Sequence[MixedRows]) -> MixedRows:

@@ -42,7 +42,7 @@ class KnownLayers:
 def overlaps(problem: PlanningProblem, batch: CandidateBatch) -> BoolArray:
     """(n,) whether dispatch runs beside the compute of another micro-batch unless something is dispatched again."""
     beside = (batch.expert > 1) & ((batch.pipeline == 1) | (batch.virtual_pipeline > 1))
-    return np.asarray(beside & problem.workload.framework.expert_overlap)
+    return np.asarray(beside & batch.chosen.under(problem.workload.framework).expert_overlap)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

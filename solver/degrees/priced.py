@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from cluster_models.training.run_settings import leaner
 from solver.candidates import (
     SCHEDULE_CODES,
     BoolArray,
@@ -23,6 +25,7 @@ from solver.costs.recomputation import RecomputePolicies
 from solver.degrees.enumeration import Enumeration, enumerate_candidates, worlds_of
 from solver.degrees.kind_mixes import can_mix, mixed_rows
 from solver.degrees.layout import chunk_layers
+from solver.degrees.leaner_settings import every_leaner, take_alike, take_changed
 from solver.degrees.memory_mixes import PLAIN, levels_of, with_mix
 from solver.degrees.mix_choice import MixedRows, Screened, screened
 from solver.degrees.mix_rivals import KnownLayers
@@ -119,6 +122,8 @@ class Prices:
     bound_s: FloatArray
     excess_bytes: FloatArray
     weight: FloatArray
+    is_leaner: bool = False
+    """Whether the same candidates have prices with settings that take more memory."""
 
     def take(self, rows: BoolArray | IntArray) -> Prices:
         """Prices of ``rows``."""
@@ -190,30 +195,39 @@ def worlds_on(problem: PlanningProblem, fabric: Fabric) -> list[int]:
 def alike_prices(
     problem: PlanningProblem, fabric: Fabric, index: int, every: CandidateBatch, limit: float = np.inf
 ) -> Iterator[Prices]:
-    """Prices of candidates on a fabric with GPUs of one kind, by pipeline, virtual stages and schedule.
+    """Prices of candidates on a fabric with GPUs of one kind, by pipeline, virtual stages, schedule and settings.
 
+    Those that do not fit as they are also with settings that take less memory.
     ``limit``: an objective beyond which bounds need not be sharp.
     """
-    domain = fabric.gpus_per_unit
     for bundle in _bundles(every):
-        groups_of: list[_Group] = []
-        for rows in bundle:
-            batch = every.take(rows)
-            layout = layout_of(problem, batch)
-            layers, kinds = chunk_layers(problem.architecture, layout, batch.runs), kind_rows(batch)
-            found = screened(problem, fabric.kinds, batch, layers, kinds, domain=domain)
-            staging = np.zeros(len(batch), dtype=np.int64), [Staging(layout)]
-            groups_of.append(_Group(batch, layers, kinds, staging, found))
-        yield from _prices(problem, fabric, index, groups_of, limit)
+        found = [_alike_group(problem, fabric, every.take(rows)) for rows in bundle]
+        yield from _prices(problem, fabric, index, found, limit)
+        tight = [group.batch.take(~group.screened.fits) for group in found]
+        for code in leaner(int(found[0].batch.settings[0])):
+            tried = [take_changed(batch, code) for batch in tight]
+            again = [_alike_group(problem, fabric, batch) for batch in tried if len(batch)]
+            hopeful = [group.batch.take(np.unique(group.priced)) for group in again]
+            tight = [*map(take_alike, tight, repeat(code)), *hopeful]
+            for prices in _prices(problem, fabric, index, again, limit):
+                yield replace(prices, is_leaner=True)
 
 
-def mixed_prices(problem: PlanningProblem, fabric: Fabric, index: int) -> Iterator[Prices]:
+def _alike_group(problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch) -> _Group:
+    problem = problem.under(batch.chosen)
+    layout = layout_of(problem, batch)
+    layers, kinds = chunk_layers(problem.architecture, layout, batch.runs), kind_rows(batch)
+    found = screened(problem, fabric.kinds, batch, layers, kinds, domain=fabric.gpus_per_unit)
+    return _Group(batch, layers, kinds, (np.zeros(len(batch), dtype=np.int64), [Staging(layout)]), found)
+
+
+def mixed_prices(asked: PlanningProblem, fabric: Fabric, index: int) -> Iterator[Prices]:
     """Prices of every way to mix all kinds of ``fabric``; layers follow speed and memory of each stage's GPUs.
 
     V-shaped schedules are left out: their ranks hold stages of both ends.  Memory decides with nothing recomputed;
     where that does not fit, also with all that may be.
     """
-    workload, architecture = problem.workload, problem.architecture
+    workload, architecture = asked.workload, asked.architecture
     legal = enumerate_candidates(
         architecture,
         workload,
@@ -222,9 +236,10 @@ def mixed_prices(problem: PlanningProblem, fabric: Fabric, index: int) -> Iterat
         wanted=lambda grid: can_mix(grid, fabric, workload),
     )
     looped = ~np.isin(legal.schedule, [code for code, each in enumerate(SCHEDULE_CODES) if each.is_v_shaped])
-    every, mixes = mixed_rows(legal.take(looped), fabric, workload)
+    every, mixes = mixed_rows(every_leaner(legal.take(looped)), fabric, workload)
     for rows in groups(every):
         batch, kinds = every.take(rows), np.array([mixes[row] for row in rows], dtype=np.int64)
+        problem = asked.under(batch.chosen)
         for level in levels_of(problem):
             counts = mixed_layouts(problem, fabric, with_mix(batch, *level), kinds)
             layers = chunk_kinds(architecture, counts)
@@ -276,7 +291,7 @@ def _stagings(counts: IntArray, kinds: IntArray) -> tuple[IntArray, list[Staging
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Group:
-    """Candidates that share their pipeline and virtual pipeline sizes, and who of them fits."""
+    """Candidates that share their pipeline and virtual pipeline sizes and settings, and who of them fits."""
 
     batch: CandidateBatch
     layers: IntArray
@@ -296,8 +311,11 @@ def _prices(
 ) -> Iterator[Prices]:
     """Prices of candidates with their memory options, their layers worked out for all ``parts`` at once.
 
-    These share their schedule.
+    These share their schedule and settings.
     """
+    if not parts:
+        return
+    problem = problem.under(parts[0].batch.chosen)
     together = joined_batches([part.batch.take(part.priced) for part in parts])
     every, first = KnownLayers.of(problem, fabric, together), 0
     for part in parts:
@@ -358,21 +376,22 @@ def count_of(candidates: IntArray) -> int:
 
 
 def _bundles(every: CandidateBatch) -> Iterator[list[IntArray]]:
-    """Groups of one schedule, as many together as their layers are worked out for at once."""
-    bundles: dict[int, list[IntArray]] = {}
+    """Groups of one schedule and settings, as many together as their layers are worked out for at once."""
+    bundles: dict[tuple[int, int], list[IntArray]] = {}
     for rows in groups(every):
-        schedule = int(every.schedule[rows[0]])
-        bundle = bundles.setdefault(schedule, [])
+        shared = int(every.schedule[rows[0]]), int(every.settings[rows[0]])
+        bundle = bundles.setdefault(shared, [])
         bundle.append(rows)
         if sum(map(len, bundle)) >= MOST_TOGETHER:
-            yield bundles.pop(schedule)
+            yield bundles.pop(shared)
     yield from bundles.values()
 
 
 def groups(batch: CandidateBatch) -> Iterator[IntArray]:
-    """Rows of equal pipeline and virtual pipeline size and schedule, no more at once than memory holds."""
+    """Rows of equal pipeline and virtual size, schedule and settings, no more at once than memory holds."""
     key = batch.pipeline * (batch.virtual_pipeline.max(initial=0) + 1) + batch.virtual_pipeline
     key = key * len(SCHEDULE_CODES) + batch.schedule
+    key = key * (batch.settings.max(initial=0) + 1) + batch.settings
     order = np.argsort(key, kind="stable")
     cuts = np.flatnonzero(np.diff(key[order])) + 1
     for rows in np.split(order, cuts):

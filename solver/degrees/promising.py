@@ -38,6 +38,7 @@ from solver.degrees.floors import (
     worlds,
 )
 from solver.degrees.layout import chunk_layers
+from solver.degrees.leaner_settings import leanest
 from solver.degrees.memory_mixes import levels_of, with_mix
 from solver.degrees.mix_choice import Tried
 from solver.degrees.priced import (
@@ -124,13 +125,14 @@ class _Pricing:
 
     def add(self, prices: Prices) -> None:
         """Keep what fits into memory and may come below the limit, and of the rest the nearest miss."""
-        self.looked_at += count_of(prices.candidate)
+        counted = not prices.is_leaner
+        self.looked_at += counted * count_of(prices.candidate)
         fits = prices.excess_bytes <= 0
-        self.infeasible += int((~fits).sum())
+        self.infeasible += counted * int((~fits).sum())
         objective = prices.bound_s * prices.weight
         near = fits & (objective < self.limit)
         if (fits & ~near).any():
-            self.pruned += count_of(prices.candidate[fits]) - count_of(prices.candidate[near])
+            self.pruned += counted * (count_of(prices.candidate[fits]) - count_of(prices.candidate[near]))
             self.bound = min(self.bound, self.limit)
         if near.any():
             self.parts.append(prices.take(near))
@@ -243,8 +245,10 @@ def fits_memory(problem: PlanningProblem, gpu: GpuKind, *, gpus_per_node: int, n
 
 
 def _any_fits(problem: PlanningProblem, gpu: GpuKind, batch: CandidateBatch, *, domain: int) -> bool:
-    for rows in groups(batch):
+    asked = problem
+    for rows in groups(batch := leanest(batch)):
         part = batch.take(rows)
+        problem = asked.under(part.chosen)
         layers = chunk_layers(problem.architecture, layout_of(problem, part), part.runs)
         tried = Tried(problem, part, layers, kind_rows(part), memory_accounts(problem, [gpu], part, layers, domain))
         tried = tried.offloading(tried.most_percent()) if tried.may_offload else tried

@@ -26,6 +26,7 @@ _SETTINGS: Final = (
     "optimizer_offload",
     "offloaded_layers",
     "exchange_words",
+    "settings",
     "rank_order",
     "schedule",
 )

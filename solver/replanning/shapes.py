@@ -152,6 +152,8 @@ def in_shape(
             *[Offload.ACTIVATIONS] * (configuration.offloaded_layers > 0),
         ),
         context_exchange=(configuration.context_exchange,),
+        framework=configuration.settings.under(asked.workload.framework),
+        free_settings=(),
         schedule=(configuration.schedule,),
     )
     asked = replace(asked, workload=workload)
@@ -164,7 +166,9 @@ def in_shape(
     found = search_within(asked, space, options)
     if isinstance(found, NoPlan):
         return actions.refused(action, *found.reasons)
-    return actions.reshaped(site, plan_found(site, asked, options, found), view.migrate)
+    plan = plan_found(site, asked, options, found)
+    chosen = replace(plan.configuration, settings=configuration.settings)
+    return actions.reshaped(site, replace(plan, configuration=chosen), view.migrate)
 
 
 def _alike(every: Sequence[JobColumns]) -> list[list[JobColumns]]:

@@ -65,6 +65,7 @@ DEFAULTS: Mapping[str, int] = {
     "optimizer_offload": 0,
     "offloaded_layers": 0,
     "exchange": 0,
+    "settings": 0,
 }
 
 

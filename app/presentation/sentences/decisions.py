@@ -28,6 +28,7 @@ _SETTINGS: Final = {
     "optimizer_offload": "offloaded percent of optimizer states",
     "offloaded_layers": "layers with offloaded activations",
     "exchange_words": "exchange of context ranks",
+    "settings": "settings of the framework",
     "rank_order": "rank order",
     "schedule": "schedule",
     "global_batch": "global batch",

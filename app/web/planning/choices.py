@@ -15,6 +15,7 @@ from cluster_models.training.framework_choices import (
     CudaGraphs,
     ExpertDispatch,
     Float8Scaling,
+    FreeSetting,
     Optimizer,
 )
 from cluster_models.training.frameworks import frameworks
@@ -145,6 +146,12 @@ class Choices:
         (Offload.NONE, "nothing"),
         (Offload.OPTIMIZER, "optimizer states"),
         (Offload.ACTIVATIONS, "activations of layers"),
+    )
+    free_settings: Options = (
+        (FreeSetting.OVERLAP_TENSOR, "overlap of tensor ranks"),
+        (FreeSetting.EXPERT_OVERLAP, "overlap of experts' exchange"),
+        (FreeSetting.CUDA_GRAPHS, "CUDA graphs"),
+        (FreeSetting.EXPERT_DISPATCH, "dispatch to experts"),
     )
     context_exchange: Options = (
         (ContextExchange.RING, "ring of keys and values"),

@@ -19,6 +19,7 @@ from cluster_models.errors import InvalidConfiguration, InvalidInput
 from cluster_models.training.framework_choices import CudaGraphs, ExpertDispatch, Float8Scaling
 from cluster_models.training.layer_splits import LayerSplit, can_launch, split_of
 from cluster_models.training.plan import Degrees, Plan
+from cluster_models.training.run_settings import RunSettings
 from tests.app.exports.plans import PLANS, export, shaped, text_of, under
 
 LAUNCHERS = ("torchrun", "torchrun-nodes", "slurm", "slurm-hostfile", "openmpi", "jobset", "kueue", "volcano")
@@ -117,6 +118,15 @@ def test_older_arguments_say_the_same_stages() -> None:
     wrong = replace(file, text=file.text.replace("first-pipeline-num-layers 2", "first-pipeline-num-layers 6"))
     with pytest.raises(InvalidConfiguration, match="stage_layers"):
         check_files(export("megatron"), (wrong,), launch_of(both))
+
+
+def test_files_say_what_the_planner_chose() -> None:
+    """Switches of a plan stand above those of its framework."""
+    plan = under(PLANS["experts"], "megatron-core-0.15")
+    chosen = RunSettings(True, None, CudaGraphs.PARTIAL, ExpertDispatch.DEEPEP)
+    switched = replace(plan, configuration=replace(plan.configuration, settings=chosen))
+    for words in ("--tp-comm-overlap", "--cuda-graph-impl transformer_engine", "--moe-enable-deepep"):
+        assert (words in text_of("megatron", switched), words in text_of("megatron", plan)) == (True, False)
 
 
 def test_what_a_release_lacks_is_said_or_refused() -> None:
