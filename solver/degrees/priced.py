@@ -197,8 +197,7 @@ def alike_prices(
 ) -> Iterator[Prices]:
     """Prices of candidates on a fabric with GPUs of one kind, by pipeline, virtual stages, schedule and settings.
 
-    Those that do not fit as they are also with settings that take less memory.
-    ``limit``: an objective beyond which bounds need not be sharp.
+    Those that do not fit also with leaner settings.  Beyond ``limit``, an objective, bounds need not be sharp.
     """
     for bundle in _bundles(every):
         found = [_alike_group(problem, fabric, every.take(rows)) for rows in bundle]
