@@ -30,6 +30,7 @@ QUEUES_PLANS: Final = frozenset(
         "serving_plan_pages.ask_for_serving_plan",
     }
 )
+ASKS_WHAT_IFS: Final = frozenset({"sweep_pages.ask_for_sweep", "sweeps.create_sweep"})
 STORES_SAMPLES: Final = frozenset(
     {
         "cluster_pages.import_cluster",
@@ -51,6 +52,8 @@ async def check_right(request: Request) -> None:
     name = name_of(endpoint)
     if name in QUEUES_PLANS:
         await _check(request, principal, lambda session, limits: tenants.full_queue(session, limits, now=_now()))
+    elif name in ASKS_WHAT_IFS:
+        await _check(request, principal, lambda session, limits: tenants.all_solved(session, limits, now=_now()))
     elif name in STORES_SAMPLES:
         await _check(request, principal, tenants.full_store)
 

@@ -109,7 +109,7 @@ _API: Final[Mapping[str, Mapping[Right, str]]] = {
     },
     "sensitivity": {COMPUTE: "analyse_sensitivity"},
     "serving_predictions": {COMPUTE: "create_serving_prediction"},
-    "sweeps": {READ: "list_sweeps get_sweep", PLAN: "create_sweep cancel_sweep delete_sweep"},
+    "sweeps": {READ: "list_sweeps get_sweep list_sweep_answers", PLAN: "create_sweep cancel_sweep delete_sweep"},
     "webhooks": {
         READ: "list_webhooks get_webhook list_deliveries",
         ADMIN: "create_webhook change_webhook delete_webhook renew_webhook_secret ping_webhook retry_delivery",
@@ -135,7 +135,10 @@ _PAGES: Final[Mapping[str, Mapping[Right, str]]] = {
     "measuring_pages": {READ: "what_next script"},
     "new_plan_pages": {READ: "new_plan", COMPUTE: "look_ahead", PLAN: "ask_for_plan try_story"},
     "plan_pages": {READ: "plan_list plan plan_progress", PLAN: "cancel stop"},
-    "portfolio_pages": {READ: "portfolio portfolio_progress", PLAN: "ask_for_portfolio cancel_portfolio"},
+    "portfolio_pages": {
+        READ: "portfolio_list portfolio portfolio_progress",
+        PLAN: "ask_for_portfolio cancel_portfolio",
+    },
     "replan_pages": {
         READ: "replan_list replan replan_progress with_free_nodes launch_file",
         OPERATE: "change_replan",

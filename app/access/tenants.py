@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from app.db.access_tables import TenantRow
 from app.db.insert import insert_if_absent
 from app.db.status import OPEN_STATUSES
+from app.db.sweep_tables import SweepRow, SweptFailureRow
 from app.db.tables import ClusterRow, MeasurementRow, PlanRow
 from app.services.errors import NameTaken, NotFound
 from cluster_models.errors import InvalidInput
@@ -89,16 +90,25 @@ def list_tenants(session: Session) -> tuple[Tenant, ...]:
 
 def full_queue(session: Session, quotas: Quotas, *, now: datetime) -> Exceeded | None:
     """The quota that keeps the session's tenant from asking for one more plan."""
-    if (found := overfull_queue(session, quotas, more=1)) is not None:
-        return found
+    return overfull_queue(session, quotas, more=1) or all_solved(session, quotas, now=now)
+
+
+def all_solved(session: Session, quotas: Quotas, *, now: datetime) -> Exceeded | None:
+    """The quota that keeps the session's tenant from solving more today: seconds of plans and of sweeps."""
     if quotas.solver_s_per_day is None:
         return None
     query = select(PlanRow.started_at, PlanRow.finished_at).where(PlanRow.started_at > now - 2 * _DAY)
     spans = [(max(started, now - _DAY), finished or now) for started, finished in session.execute(query) if started]
-    used_s = sum(max(0.0, (finished - started).total_seconds()) for started, finished in spans)
+    swept, first_swept = session.execute(
+        select(func.sum(SweptFailureRow.spent_s), func.min(SweptFailureRow.answered_at))
+        .join(SweepRow, SweepRow.id == SweptFailureRow.sweep_id)
+        .where(SweptFailureRow.answered_at > now - _DAY)
+    ).one()
+    used_s = sum(max(0.0, (finished - started).total_seconds()) for started, finished in spans) + (swept or 0.0)
     if used_s < quotas.solver_s_per_day:
         return None
-    first = min((started for started, finished in spans if finished > started), default=now)
+    began = [started for started, finished in spans if finished > started]
+    first = min([*began, first_swept] if first_swept else began, default=now)
     told = f"{used_s:.0f} s of solving were used within a day, and {quotas.solver_s_per_day:g} s may be"
     return Exceeded(told, max(60, int((first + _DAY - now).total_seconds())))
 

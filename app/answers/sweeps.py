@@ -39,7 +39,9 @@ class SweepSummary(ValueAnswer[SweepRecord]):
     )
     created_at: Moment
     finished_at: datetime | None = Field(description="When it ended, in UTC; null before.", examples=[None])
-    links: Annotated[Links, Computed(lambda record: addresses("what-if-sweeps", record.id, parts=("cancel",)))]
+    links: Annotated[
+        Links, Computed(lambda record: addresses("what-if-sweeps", record.id, parts=("answers", "cancel")))
+    ]
 
 
 class FailureImpactAnswer(ValueAnswer[FailureImpact]):
@@ -72,5 +74,6 @@ class SweepAnswer(SweepSummary):
     """A sweep with its answers so far."""
 
     worst: Annotated[list[FailureImpactAnswer], Given()] = Field(
-        description="Answers so far, the worst first: by lost tokens/s, then requests/s, then GPU-hours."
+        description="Answers so far, the worst first: by lost tokens/s, then requests/s, then GPU-hours; "
+        "/answers lists all."
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         ReliabilityAnswer,
     )
     from app.answers.replans import DecisionAnswer, ReplanAccepted, ReplanAnswer, ReplanSummary
-    from app.answers.sweeps import SweepAnswer, SweepSummary
+    from app.answers.sweeps import FailureImpactAnswer, SweepAnswer, SweepSummary
     from app.api.v1.answers import PageAnswer
     from app.api.v1.plan_exports import ExportAnswer
     from app.api.v1.replan_bodies import (
@@ -319,6 +319,18 @@ class FailuresOperations(Connection):
         """A sweep with its answers so far."""
         told: SweepAnswer = self._ask(
             "GET", f"/api/v1/what-if-sweeps/{part(sweep)}", "SweepAnswer", query={"worst": worst}
+        )
+        return told
+
+    def list_sweep_answers(
+        self, sweep: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> PageAnswer[FailureImpactAnswer]:
+        """All answers so far, the failure that costs most first, those without an answer last."""
+        told: PageAnswer[FailureImpactAnswer] = self._ask(
+            "GET",
+            f"/api/v1/what-if-sweeps/{part(sweep)}/answers",
+            "PageAnswer[FailureImpactAnswer]",
+            query={"limit": limit, "cursor": cursor},
         )
         return told
 

@@ -20,6 +20,7 @@ MODELS: Final = {
     "EventSourceAnswer": "app.answers.events",
     "ExperimentsDocument": "app.documents.experiments",
     "ExportAnswer": "app.api.v1.plan_exports",
+    "FailureImpactAnswer": "app.answers.sweeps",
     "FormatAnswer": "app.api.v1.imports",
     "FrameworkAnswer": "app.documents.framework",
     "FrameworkDetail": "app.api.v1.frameworks",

@@ -6,6 +6,8 @@ from typing import Final
 
 from sqlalchemy import Engine
 
+from app.db.postgres import ALONE
+
 _MARK: Final = "SELECT pg_current_snapshot() || ' ' || extract(epoch FROM pg_postmaster_start_time())"
 
 
@@ -20,5 +22,5 @@ def mark_of(engine: Engine) -> str:
     PostgreSQL names the transactions that have ended (its snapshot), all of which are lost or kept together as long
     as the server runs; after a restart, or on a stand-in that took over, the mark is another.
     """
-    with engine.connect() as connection:
+    with engine.connect().execution_options(**{ALONE: True}) as connection:
         return str(connection.exec_driver_sql(_MARK).scalar_one())

@@ -29,6 +29,8 @@ LINK_TIMEOUTS: Final = {
 """A server that does not take a connection, or whose machine is gone (libpq; the last one in milliseconds)."""
 READ_ONLY: Final = "read_only"
 """Execution option of an engine whose sessions only read."""
+ALONE: Final = "alone"
+"""Execution option of a connection whose one statement needs no transaction."""
 PING_AFTER_S: Final = 1.0
 """A connection that was used more recently is taken to be alive."""
 _RETURNED_AT: Final = "returned_at"
@@ -100,13 +102,11 @@ def _connect(_dialect: Dialect, _record: object, cargs: tuple[Any, ...], cparams
 
 
 def _begin(connection: Connection) -> None:
-    """Begin a transaction where something may be written.
-
-    Reads need none: each statement sees what is committed by then, in a transaction as well, and the
-    beginning and the end of one would be two more ways to the server and back.
-    """
-    if not connection.get_execution_options().get(READ_ONLY, False):
-        connection.exec_driver_sql("BEGIN")
+    """Begin a transaction; all statements of one that only reads see the same moment, as on SQLite."""
+    options = connection.get_execution_options()
+    if not options.get(ALONE, False):
+        only_reads = options.get(READ_ONLY, False)
+        connection.exec_driver_sql("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" if only_reads else "BEGIN")
 
 
 def _note_return(_connection: object, record: ConnectionPoolEntry) -> None:

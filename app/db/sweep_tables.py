@@ -39,6 +39,8 @@ class SweptFailureRow(Base):
     answered_at: Mapped[datetime | None]
     state: Mapped[str | None] = mapped_column(String(64))
     """Digest of cluster, jobs and reports that the answer starts from."""
+    spent_s: Mapped[float | None]
+    """Seconds that the answer took."""
     lost_tokens_per_s: Mapped[float | None]
     lost_requests_per_s: Mapped[float | None]
     lost_gpu_hours: Mapped[float | None]

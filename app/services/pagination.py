@@ -29,12 +29,12 @@ class Page(Generic[T]):
     next_cursor: str | None
 
 
-def encode_cursor(*keys: str | int) -> str:
+def encode_cursor(*keys: str | float) -> str:
     """The cursor of the entry with these keys, as text that fits into a URL."""
     return base64.urlsafe_b64encode(json.dumps(keys).encode()).decode().rstrip("=")
 
 
-def decode_cursor(cursor: str, *kinds: type[str | int]) -> tuple[Any, ...]:
+def decode_cursor(cursor: str, *kinds: type[str | float]) -> tuple[Any, ...]:
     """The keys in a cursor; raises ``InvalidInput`` for one that we did not make."""
     try:
         keys = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
@@ -62,7 +62,7 @@ def moment_of(microseconds: int) -> datetime:
 
 
 def page_of(
-    rows: Sequence[Row], *, limit: int, item: Callable[[Row], T], keys: Callable[[Row], tuple[str | int, ...]]
+    rows: Sequence[Row], *, limit: int, item: Callable[[Row], T], keys: Callable[[Row], tuple[str | float, ...]]
 ) -> Page[T]:
     """The page of up to ``limit`` of these rows; one row more than that means there is a next page."""
     shown = rows[:limit]

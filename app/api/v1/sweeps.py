@@ -26,14 +26,13 @@ from app.db.engine import transaction
 from app.services import idempotency
 from app.services.clusters import clusters
 from app.services.decisions import sweeps
+from app.services.pagination import MAX_LIMIT
 from app.services.preconditions import check_tag
-
-MOST_SHOWN = 200
 
 router = APIRouter(tags=["failures"], route_class=BodyRoute)
 
 Worst = Annotated[
-    int, Query(ge=1, le=MOST_SHOWN, description="Answers to show at most, the worst first.", examples=[50])
+    int, Query(ge=1, le=MAX_LIMIT, description="Answers to show at most, the worst first.", examples=[50])
 ]
 
 
@@ -86,9 +85,19 @@ def get_sweep(sweep: SweepPath, service: ServiceDep, response: Response, worst: 
     """A sweep with its answers so far, the failure that costs most first; the ETag is that of its progress."""
     with service.read_sessions() as session:
         record = sweeps.get_sweep(session, sweep_id=sweep)
-        found = sweeps.worst_failures(session, sweep_id=sweep, most=worst)
+        found = sweeps.worst_failures(session, sweep_id=sweep, limit=worst)
     tagged(response, SweepSummary.from_value(record))
-    return SweepAnswer.from_value(record, worst=[FailureImpactAnswer.from_value(each) for each in found])
+    return SweepAnswer.from_value(record, worst=[FailureImpactAnswer.from_value(each) for each in found.items])
+
+
+@router.get("/what-if-sweeps/{sweep}/answers")
+def list_sweep_answers(
+    request: Request, sweep: SweepPath, service: ServiceDep, limit: Limit = 50, cursor: Cursor = None
+) -> PageAnswer[FailureImpactAnswer]:
+    """All answers so far, the failure that costs most first, those without an answer last."""
+    with service.read_sessions() as session:
+        page = sweeps.worst_failures(session, sweep_id=sweep, limit=limit, cursor=cursor)
+    return page_answer(request, page, FailureImpactAnswer.from_value)
 
 
 @router.post("/what-if-sweeps/{sweep}/cancel")

@@ -146,7 +146,7 @@ def sweep(
         str | None,
         typer.Option("--failures", metavar="FILE", help="Failures in place of that: names and losses."),
     ] = None,
-    worst: Annotated[int, typer.Option("--worst", min=1, max=200, help="Show so many, the worst first.")] = 20,
+    worst: Annotated[int, typer.Option("--worst", min=1, help="Show so many, the worst first.")] = 20,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Final
 
 from rich.text import Text
@@ -15,11 +16,13 @@ from app.cli.files import naming, read_text
 from app.cli.progress import shown_progress
 from app.cli.server import chosen_server
 from app.cli.terminal import console, error_console, print_text, table
+from app.client import every
 from app.db.engine import transaction
 from app.documents.reading import parse_text
 from app.presentation.sweeps import IMPACT_COLUMNS, impact_cells
 from app.services.decisions import sweep_answers, sweeps
 from app.services.decisions.sweeps import SweepStatus
+from app.services.pagination import MAX_LIMIT
 
 _LOOK_EVERY_S: Final = 1.0
 
@@ -40,7 +43,10 @@ def run_sweep(
         except KeyboardInterrupt:
             asked.cancel_sweep(made.id)
             raise
-        found = asked.get_sweep(made.id, worst=worst)
+        found = asked.get_sweep(made.id, worst=min(worst, MAX_LIMIT))
+        if worst > MAX_LIMIT:
+            pages = every(asked.list_sweep_answers, made.id, limit=MAX_LIMIT)
+            found = found.model_copy(update={"worst": list(islice(pages, worst))})
     if as_json:
         print_text(found.model_dump_json(indent=2))
     else:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from sqlalchemy import CursorResult, Select, func, select, update
@@ -40,7 +42,7 @@ def work_out(transact: Transact, *, sweep_id: str, number: int) -> str:
     def ask(session: Session) -> tuple[Question, str] | None:
         return question_of(session, sweep_id=sweep_id, number=number, now=datetime.now(UTC))
 
-    summary, state, error = None, "", ""
+    summary, state, error, began = None, "", "", time.monotonic()
     try:
         if (asked := transact(ask)) is None:
             return GONE
@@ -49,9 +51,10 @@ def work_out(transact: Transact, *, sweep_id: str, number: int) -> str:
     except MeshwrightError as refusal:  # nothing runs there any more, or a part is gone
         error = str(refusal)
 
-    def store(session: Session) -> bool:
-        return answer(session, sweep_id=sweep_id, number=number, summary=summary, state=state, error=error)
-
+    spent_s = time.monotonic() - began
+    store = partial(
+        answer, sweep_id=sweep_id, number=number, summary=summary, state=state, error=error, spent_s=spent_s
+    )
     if not transact(store):
         return GONE
     return REFUSED if error else ANSWERED
@@ -82,14 +85,26 @@ def question_of(session: Session, *, sweep_id: str, number: int, now: datetime) 
 
 
 def answer(
-    session: Session, *, sweep_id: str, number: int, summary: DecisionSummary | None, state: str, error: str = ""
+    session: Session,
+    *,
+    sweep_id: str,
+    number: int,
+    summary: DecisionSummary | None,
+    state: str,
+    error: str = "",
+    spent_s: float = 0.0,
 ) -> bool:
     """Store the answer of one failure, or why there is none; returns whether this call did it.
 
     An answer that comes after its sweep was called off is dropped.
     A job that runs faster afterwards (its plan was priced otherwise) makes up for no other.
     """
-    values: dict[str, Any] = {"error": error or None, "state": state or None, "answered_at": datetime.now(UTC)}
+    values: dict[str, Any] = {
+        "error": error or None,
+        "state": state or None,
+        "spent_s": spent_s,
+        "answered_at": datetime.now(UTC),
+    }
     if summary is not None:
         values |= {
             "summary": jsonable(summary),

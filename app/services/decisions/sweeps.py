@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, delete, func, insert, select
+from sqlalchemy import ColumnElement, delete, func, insert, select, tuple_
 from sqlalchemy.orm import Session, undefer
 
+from app.db.locks import one_at_a_time
 from app.db.sweep_tables import SweepRow, SweptFailureRow
 from app.db.tables import ClusterRow
 from app.events.reading import ReportedEvent
@@ -27,7 +28,7 @@ from app.services.decisions.replan_answers import DecisionSummary, JobSummary, S
 from app.services.errors import Conflict, NotFound
 from app.services.field_paths import errors_under
 from app.services.idempotency import KeyedRequest, once
-from app.services.pagination import Page, newest_first
+from app.services.pagination import Page, decode_cursor, newest_first, page_of
 from app.services.rows import delete_where, row_by_id
 from app.services.running.job_plans import job_plans
 from cluster_models.cluster.topology import Cluster
@@ -40,6 +41,8 @@ MOST_OPEN: Final = 4
 """Sweeps of a tenant that may wait or run at once."""
 MOST_KEPT: Final = 20
 """Sweeps of a tenant that are kept; older ones are forgotten when another is asked for."""
+_NO_ANSWER: Final = -1.0
+"""Loss by which failures without an answer come after all others."""
 _STANDS: Final = (RecoveryAction.WAIT, RecoveryAction.PAUSE)
 
 
@@ -132,9 +135,11 @@ def create_sweep(
     failures: Sequence[SupposedFailure],
     now: datetime,
     keyed: KeyedRequest | None = None,
+    only_open: bool = False,
 ) -> str:
     """Store a sweep of every place of the label ``each``, or of ``failures``; returns its id.
 
+    A request that comes again finds its sweep: with ``only_open`` while that runs, else as long as it is kept.
     Raises ``NotFound``, ``InvalidInput`` of parts and labels that the cluster has not, and ``Conflict`` where no
     job runs there or too many sweeps wait.
     """
@@ -143,6 +148,7 @@ def create_sweep(
     def make() -> str:
         if not job_plans(session, cluster_id=cluster.id):
             raise what_if.no_jobs(cluster.name)
+        one_at_a_time(session, "sweeps")
         if _count_open(session) >= MOST_OPEN:
             raise Conflict(f"{MOST_OPEN} sweeps run: wait until one has ended, or cancel one.")
         found = failures if each is None else _places(cluster.cluster, each, now)
@@ -152,7 +158,11 @@ def create_sweep(
                 what_if.looked_up(cluster, failure.losses, table)
         return _add(session, cluster.id, each, found, now)
 
-    return once(session, keyed, make=make, find=lambda sweep_id: _row(session, sweep_id))
+    def find(sweep_id: str) -> None:
+        if get_sweep(session, sweep_id=sweep_id).status is not SweepStatus.RUNNING and only_open:
+            raise NotFound("sweep", sweep_id)
+
+    return once(session, keyed, make=make, find=find)
 
 
 def get_sweep(session: Session, *, sweep_id: str) -> SweepRecord:
@@ -173,21 +183,24 @@ def list_sweeps(
     return Page(tuple(_records(session, page.items)), page.next_cursor)
 
 
-def worst_failures(session: Session, *, sweep_id: str, most: int) -> tuple[FailureImpact, ...]:
-    """Answers so far, the failure that costs most first, those without an answer last."""
-    losses = (
-        SweptFailureRow.lost_tokens_per_s,
-        SweptFailureRow.lost_requests_per_s,
-        SweptFailureRow.lost_gpu_hours,
-    )
-    query = (
-        select(SweptFailureRow)
-        .where(SweptFailureRow.sweep_id == sweep_id, SweptFailureRow.answered_at.is_not(None))
-        .options(undefer(SweptFailureRow.summary))
-        .order_by(*(loss.desc().nulls_last() for loss in losses), SweptFailureRow.number)
-        .limit(most)
-    )
-    return tuple(map(_impact, session.scalars(query)))
+def worst_failures(
+    session: Session, *, sweep_id: str, limit: int, cursor: str | None = None
+) -> Page[FailureImpact]:
+    """Answers so far, the failure that costs most first, those without an answer last; raises ``NotFound``."""
+    row = SweptFailureRow
+    losses = row.lost_tokens_per_s, row.lost_requests_per_s, row.lost_gpu_hours
+    order = *(-func.coalesce(loss, _NO_ANSWER) for loss in losses), row.number
+    query = select(row).where(row.sweep_id == _row(session, sweep_id).id, row.answered_at.is_not(None))
+    if cursor is not None:
+        query = query.where(tuple_(*order) > tuple_(*decode_cursor(cursor, float, float, float, int)))
+    query = query.options(undefer(row.summary)).order_by(*order).limit(limit + 1)
+    return page_of(session.scalars(query).all(), limit=limit, item=_impact, keys=_place)
+
+
+def _place(row: SweptFailureRow) -> tuple[float | int, ...]:
+    """Keys of an answer in the order of ``worst_failures``."""
+    losses = row.lost_tokens_per_s, row.lost_requests_per_s, row.lost_gpu_hours
+    return *(-(_NO_ANSWER if loss is None else loss) for loss in losses), row.number
 
 
 def cancel_sweep(session: Session, *, sweep_id: str) -> SweepRecord:
@@ -264,7 +277,7 @@ def _count_open(session: Session) -> int:
 
 
 def _records(session: Session, rows: Sequence[SweepRow]) -> list[SweepRecord]:
-    """The sweeps of rows, apart from those that are forgotten meanwhile: a reading session has no transaction."""
+    """The sweeps of rows, apart from those that another transaction forgets meanwhile."""
 
     def those(condition: ColumnElement[bool]) -> ColumnElement[int]:
         return func.count(SweptFailureRow.number).filter(condition)

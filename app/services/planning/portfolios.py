@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session, undefer
 
 from app.db.portfolio_tables import PortfolioRow
@@ -17,8 +17,10 @@ from app.db.status import OPEN_STATUSES, PlanStatus
 from app.db.tables import PlanRow
 from app.documents.reading import read_document
 from app.serialization import canonical, load
+from app.services.errors import NotFound
 from app.services.field_paths import errors_under
 from app.services.idempotency import KeyedRequest, once
+from app.services.idempotency import keyed as keyed_request
 from app.services.pagination import Page, newest_first
 from app.services.planning import plans, turns
 from app.services.planning.planning_problems import check_problem, make_problem, search_options
@@ -29,6 +31,7 @@ from solver.answer.portfolio import Member, Proof, joint_proof, proofs
 
 MOST_MEMBERS: Final = 16
 """Plans that may be asked for as one."""
+_USELESS: Final = (PlanStatus.CANCELLED, PlanStatus.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +62,15 @@ class MemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class PortfolioHead:
-    """A portfolio without what came out: its plans by their names, and those that wait or run."""
+    """A portfolio without what came out: its plans by their names, and those that wait or run.
+
+    ``subjects``: models and clusters of plans that are still kept.
+    """
 
     id: str
     plans: Mapping[str, str]
     waiting: tuple[str, ...]
+    subjects: tuple[str, ...]
     created_at: datetime
 
     @property
@@ -116,17 +123,29 @@ def create_portfolio(
 def create_curve(session: Session, *, plan_id: str, gpus: Sequence[int]) -> str:
     """Store a stored plan of training again for each of these numbers of GPUs at most; returns the portfolio's id.
 
+    The same numbers again find the portfolio that is there, unless plans of it were deleted, cancelled or failed.
     Raises ``NotReady`` of a plan of another kind, ``InvalidInput`` where nothing can be on so few.
     """
     problem, options = plans.get_problem(session, plan_id=plan_id), plans.get_plan(session, plan_id=plan_id).options
-    members: dict[str, str] = {}
-    for most in gpus:
-        capped = replace(problem, workload=replace(problem.workload, max_gpus=most))
-        check_problem(capped)
-        name = name_of(most)
-        members[name] = plans.create_plan(session, problem=capped, options=options)
-        turns.take_turn(session, plan_id=members[name], background=False)
-    return _add(session, members)
+
+    def make() -> str:
+        members: dict[str, str] = {}
+        for most in gpus:
+            capped = replace(problem, workload=replace(problem.workload, max_gpus=most))
+            check_problem(capped)
+            name = name_of(most)
+            members[name] = plans.create_plan(session, problem=capped, options=options)
+            turns.take_turn(session, plan_id=members[name], background=False)
+        return _add(session, members)
+
+    def find(portfolio_id: str) -> None:
+        ids = get_head(session, portfolio_id=portfolio_id).plans.values()
+        query = select(func.count(PlanRow.id)).where(PlanRow.id.in_(ids), PlanRow.status.not_in(_USELESS))
+        if session.scalar(query) != len(gpus):
+            raise NotFound("portfolio", portfolio_id)
+
+    request = keyed_request("curve", f"{plan_id} {' '.join(map(str, gpus))}")
+    return once(session, request, make=make, find=find)
 
 
 def name_of(gpus: int) -> str:
@@ -185,12 +204,15 @@ def _patched(document: Any, change: Any) -> Any:
 def _heads(session: Session, rows: Sequence[PortfolioRow]) -> list[PortfolioHead]:
     own = [{each["name"]: each["plan"] for each in row.members["members"]} for row in rows]
     ids = {plan_id for each in own for plan_id in each.values()}
-    query = select(PlanRow.id).where(PlanRow.id.in_(ids), PlanRow.status.in_(OPEN_STATUSES))
-    waiting = set(session.scalars(query))
-    return [
-        PortfolioHead(row.id, each, tuple(plan for plan in each.values() if plan in waiting), row.created_at)
-        for row, each in zip(rows, own, strict=True)
-    ]
+    query = select(PlanRow.id, PlanRow.status, PlanRow.model_name, PlanRow.cluster_name).where(PlanRow.id.in_(ids))
+    found = {plan.id: plan for plan in session.execute(query)}
+    heads = []
+    for row, each in zip(rows, own, strict=True):
+        kept = [found[plan_id] for plan_id in each.values() if plan_id in found]
+        waiting = tuple(plan.id for plan in kept if plan.status in OPEN_STATUSES)
+        subjects = tuple(dict.fromkeys(f"{plan.model_name} on {plan.cluster_name}" for plan in kept))
+        heads.append(PortfolioHead(row.id, each, waiting, subjects, row.created_at))
+    return heads
 
 
 def _record(session: Session, row: PortfolioRow) -> Portfolio:

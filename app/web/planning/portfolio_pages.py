@@ -12,6 +12,7 @@ from starlette.datastructures import FormData
 from app.access.admission import refuse_full_queue
 from app.db.engine import transaction
 from app.presentation.portfolios import MEMBER_COLUMNS, head_words, member_cells, portfolio_words
+from app.presentation.recovery import moment
 from app.resources import service_of
 from app.services.planning import portfolios
 from app.services.planning.portfolios import MOST_MEMBERS, MemberRecord
@@ -19,7 +20,9 @@ from app.web.error_pages import PageRoute
 from app.web.origin import sent_form
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput
+from cluster_models.wording import joined
 
+_SHOWN: Final = 50
 _COUNTS: Final = re.compile(r"\d{1,6}([\s,;]+\d{1,6})*")
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -43,6 +46,21 @@ def ask_for_portfolio(request: Request, plan_id: str, data: Annotated[FormData, 
     return RedirectResponse(f"/portfolios/{portfolio_id}", 303)
 
 
+@router.get("/portfolios")
+def portfolio_list(request: Request, cursor: str | None = None) -> Response:
+    """Portfolios, newest first."""
+    with service_of(request).read_sessions() as session:
+        found = portfolios.list_portfolios(session, limit=_SHOWN, cursor=cursor)
+    return page(
+        request,
+        "portfolios.html",
+        portfolios=[
+            (head, joined(head.subjects), moment(head.created_at), head_words(head)) for head in found.items
+        ],
+        next_page=found.next_cursor and f"/portfolios?cursor={found.next_cursor}",
+    )
+
+
 @router.get("/portfolios/{portfolio_id}")
 def portfolio(request: Request, portfolio_id: str) -> Response:
     """Plans that came out so far, and one proof for all."""
@@ -52,6 +70,7 @@ def portfolio(request: Request, portfolio_id: str) -> Response:
         request,
         "portfolio.html",
         head=found.head,
+        subjects=joined(found.head.subjects),
         head_words=head_words(found.head),
         words=portfolio_words(found),
         columns=MEMBER_COLUMNS,

@@ -84,6 +84,15 @@ def test_a_reader_does_not_wait_for_a_writer(engine: Engine, sessions: SessionFa
             assert reader.execute(select(ModelRow)).all() == []
 
 
+def test_all_statements_of_a_reader_see_one_moment(engine: Engine, sessions: SessionFactory) -> None:
+    """What is stored or deleted between two of them is in neither."""
+    with make_read_session_factory(engine)() as reader:
+        assert reader.execute(select(ModelRow)).all() == []
+        with transaction(sessions) as writer:
+            writer.add(_model("a", datetime.now(UTC)))
+        assert reader.execute(select(ModelRow)).all() == []
+
+
 def test_sqlite_makes_its_folder_and_uses_a_write_ahead_log(tmp_path: Path) -> None:
     """The embedded database needs no preparation."""
     engine = make_engine(f"sqlite:///{tmp_path / 'new' / 'folder' / 'a.sqlite'}")

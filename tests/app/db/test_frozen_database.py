@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 from psycopg.pq import TransactionStatus
-from sqlalchemy import text
+from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import OperationalError
 
 from app.db import postgres
-from app.db.engine import make_engine, make_read_session_factory, make_session_factory
+from app.db.changes import mark_of
+from app.db.engine import make_engine
 from app.settings import Role
 from tests.app.api_client import API, running
 from tests.databases import PostgresServer
@@ -85,18 +86,19 @@ def test_a_connection_that_died_while_idle_is_replaced(url: str, monkeypatch: py
     other.dispose()
 
 
-def test_reading_opens_no_transaction(url: str) -> None:
-    """A statement of a session that only reads is one way to the server and back."""
+def test_a_look_for_changes_opens_no_transaction(url: str) -> None:
+    """Its one statement is one way to the server and back."""
     engine = make_engine(url)
-    for factory, expected in (
-        (make_read_session_factory, TransactionStatus.IDLE),
-        (make_session_factory, TransactionStatus.INTRANS),
-    ):
-        with factory(engine)() as session:
-            session.execute(text("SELECT 1"))
-            connection = session.connection().connection.driver_connection
-            assert isinstance(connection, postgres.Watched)
-            assert connection.info.transaction_status is expected
+    seen: list[TransactionStatus] = []
+
+    def note(connection: Connection, *_others: object) -> None:
+        watched = connection.connection.driver_connection
+        assert isinstance(watched, postgres.Watched)
+        seen.append(watched.info.transaction_status)
+
+    event.listen(engine, "after_cursor_execute", note)
+    assert mark_of(engine) == mark_of(engine)
+    assert seen == [TransactionStatus.IDLE] * 2
     engine.dispose()
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import delete
+from sqlalchemy import delete, update
 
+from app.access import tenants
+from app.access.tenants import Quotas
 from app.db.engine import SessionFactory, transaction
 from app.db.running_tables import RunningJobRow
 from app.db.sweep_tables import SweptFailureRow
@@ -22,6 +25,7 @@ from app.services.clusters import clusters
 from app.services.decisions import sweep_answers, sweeps, what_if
 from app.services.decisions.sweeps import FailureImpact, SupposedFailure, SweepStatus
 from app.services.errors import Conflict, NotFound
+from app.services.pagination import encode_cursor
 from app.services.planning import turns
 from app.services.running import occupancy
 from app.settings import Settings
@@ -65,7 +69,7 @@ def _work(sessions: SessionFactory, tmp_path: Path, *, most: int = 100) -> list[
 
 def _worst(sessions: SessionFactory, sweep_id: str) -> tuple[FailureImpact, ...]:
     with sessions() as session:
-        return sweeps.worst_failures(session, sweep_id=sweep_id, most=100)
+        return sweeps.worst_failures(session, sweep_id=sweep_id, limit=100).items
 
 
 def test_the_failure_that_costs_most_comes_first_as_one_what_if_says(
@@ -98,6 +102,59 @@ def test_every_place_of_a_label_fails_once(sessions: SessionFactory, tmp_path: P
     with sessions() as session:
         record = sweeps.get_sweep(session, sweep_id=sweep_id)
     assert (record.status, record.failures, record.answered, record.changed) == (SweepStatus.FINISHED, 2, 2, False)
+
+
+def test_all_answers_are_read_page_by_page(sessions: SessionFactory, tmp_path: Path) -> None:
+    """In one order, whatever the limit: equal losses by number, failures without an answer last."""
+    _site(sessions)
+    sweep_id = _asked(sessions, "node")
+    _work(sessions, tmp_path)
+    with transaction(sessions) as session:
+        unable = {"error": "broken", "summary": None, "lost_tokens_per_s": None, "lost_gpu_hours": None}
+        session.execute(update(SweptFailureRow).where(SweptFailureRow.number == 1).values(unable))
+    ranked, cursor, seen = [each.number for each in _worst(sessions, sweep_id)], None, []
+    assert ranked[-1] == 1
+    with sessions() as session:
+        for _ in range(3):
+            found = sweeps.worst_failures(session, sweep_id=sweep_id, limit=3, cursor=cursor)
+            seen += [each.number for each in found.items]
+            cursor = found.next_cursor
+        assert cursor is None
+        with pytest.raises(InvalidInput, match="not a cursor"):
+            sweeps.worst_failures(session, sweep_id=sweep_id, limit=3, cursor=encode_cursor("a"))
+        with pytest.raises(NotFound):
+            sweeps.worst_failures(session, sweep_id="none", limit=3)
+    assert seen == ranked
+
+
+def test_two_that_ask_at_once_do_not_pass_the_limit(sessions: SessionFactory) -> None:
+    """The second waits for the first, and counts it."""
+    _site(sessions)
+    for _ in range(sweeps.MOST_OPEN - 1):
+        _asked(sessions, "leaf")
+    with ThreadPoolExecutor() as pool:
+        with transaction(sessions) as session:
+            sweeps.create_sweep(session, reference=CLUSTER, each="leaf", failures=(), now=NOW)
+            second = pool.submit(_asked, sessions, "leaf")
+            with pytest.raises(TimeoutError):
+                second.result(timeout=0.3)
+        with pytest.raises(Conflict, match="wait until one has ended"):
+            second.result()
+
+
+def test_seconds_of_sweeps_count_as_solving(sessions: SessionFactory, tmp_path: Path) -> None:
+    """Those of the last 24 hours, and of the tenant alone."""
+    _site(sessions)
+    _asked(sessions, "leaf")
+    _work(sessions, tmp_path)
+    later, wanted = datetime.now(UTC), Quotas(solver_s_per_day=1e-6)
+    with sessions() as session:
+        found = tenants.all_solved(session, wanted, now=later)
+        assert found is not None
+        assert found.again_after_s == pytest.approx(86400, abs=60)
+        assert tenants.all_solved(session, wanted, now=later + timedelta(days=1)) is None
+    with for_tenant(sessions, "others")() as session:
+        assert tenants.all_solved(session, wanted, now=later) is None
 
 
 def test_an_answer_is_stored_once_whoever_comes_late(sessions: SessionFactory, tmp_path: Path) -> None:

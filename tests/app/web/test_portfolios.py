@@ -29,7 +29,9 @@ def test_a_plan_is_asked_for_on_other_numbers_of_gpus(tmp_path: Path) -> None:
             assert refused.status_code == 422
             assert "are no numbers of GPUs" in told(refused.text)
         assert browser.post(ask, data={"gpus": "4, 8"}, headers=FOREIGN).status_code == 403
+        assert "None yet." in told(browser.get("/portfolios").text)
         address = where(browser.post(ask, data={"gpus": "8, 4, 4"}))
+        assert where(browser.post(ask, data={"gpus": "4 8"})) == address, "sent twice"
         with transaction(service.sessions) as session:
             waiting = [each for each in plans.list_plans(session, limit=9).items if each.id != first]
             assert {each.options.seed for each in waiting} == {7}
@@ -43,3 +45,8 @@ def test_a_plan_is_asked_for_on_other_numbers_of_gpus(tmp_path: Path) -> None:
         assert where(browser.post(f"{address}/cancel")) == address
         assert browser.get(f"{address}/progress").headers["Plan-Finished"] == "yes"
         assert "8 GPUs cancelled" in told(browser.get(address).text)
+        again = where(browser.post(ask, data={"gpus": "4, 8"}))
+        assert again != address
+        listed = browser.get("/portfolios").text
+        assert listed.index(again) < listed.index(address)
+        assert "4 GPUs, 8 GPUs 2 of 2 plans have ended." in told(listed)

@@ -250,6 +250,7 @@ def test_a_sweep_is_asked_for_watched_and_called_off(failed: Failed) -> None:
     assert "each leaf" in asked
     address = where(failed.browser.post(f"/clusters/{CLUSTER}/what-if-sweeps", data={"each": "leaf"}))
     sweep_id = address.rpartition("/")[2]
+    assert where(failed.browser.post(f"/clusters/{CLUSTER}/what-if-sweeps", data={"each": "leaf"})) == address
     shown = failed.browser.get(address).text
     assert "0 of 2 failures answered, running." in shown
     assert "Plan-Finished" not in failed.browser.get(f"{address}/progress").headers
@@ -260,3 +261,4 @@ def test_a_sweep_is_asked_for_watched_and_called_off(failed: Failed) -> None:
     for page in (address, f"/clusters/{CLUSTER}/what-if"):
         assert "1 of 2 failures answered, cancelled." in failed.browser.get(page).text
     assert failed.browser.get(f"{address}/progress").headers["Plan-Finished"] == "yes"
+    assert where(failed.browser.post(f"/clusters/{CLUSTER}/what-if-sweeps", data={"each": "leaf"})) != address
