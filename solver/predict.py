@@ -87,6 +87,7 @@ def unrestricted(problem: PlanningProblem) -> PlanningProblem:
         pinned={},
         forbidden={},
         max_gpus=None,
+        max_power_watts=None,
         recompute=tuple(Recompute),
         recompute_modules=tuple(RecomputeModule),
         pinned_modules=None,

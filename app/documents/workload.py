@@ -23,6 +23,7 @@ from app.documents.reading import (
     FieldProblem,
     InvalidDocument,
     Number,
+    Positive,
     Text,
     Whole,
     WholeNumber,
@@ -222,6 +223,14 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
         examples=[{"context": [2, 4]}],
     )
     max_gpus: Count | None = Field(None, description="GPUs to use at most; absent = all.", examples=[128])
+    max_power_watts: Positive | None = Field(
+        None, description="Power of the GPUs used at most, by their data sheets or the cap.", examples=[None]
+    )
+    gpu_power_cap_watts: Positive | None = Field(
+        None,
+        description="Power cap of GPUs whose board has more (nvidia-smi -pl); absent: none.",
+        examples=[None],
+    )
     avoid_nodes: list[Text] = Field(
         default_factory=list,
         max_length=MOST_NODES,
@@ -230,7 +239,8 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
     )
     objective: Objective = Field(
         _DEFAULT.objective,
-        description="What to make small: step_time, gpu_time (step time x GPUs) or cost (their price).",
+        description="What to make small: step_time, gpu_time (step time x GPUs), cost (their price) or "
+        "energy (their power).",
         examples=["step_time"],
     )
     link_bandwidth: LinkBandwidth = Field(

@@ -12,6 +12,8 @@ from app.exports.megatron import array_lines, environment_lines, megatron_argume
 from app.exports.megatron_flags import Arguments
 from app.exports.megatron_releases import Connections, connections, starts_megatron
 from app.exports.options import DEFAULTS, Options
+from app.exports.power import cap_command
+from cluster_models.cluster.catalogue import gpu_kinds
 
 SAVE_INTERVAL: Final = 500
 """Steps between checkpoints unless the environment says otherwise; Megatron-LM refuses a path without a number."""
@@ -83,12 +85,24 @@ def environment(launch: Launch) -> dict[str, str]:
 def start_remarks(launch: Launch) -> list[str]:
     """Remarks that the owner must read before a start, a sentence each."""
     plan = launch.plan
-    if starts_megatron(plan):
-        return remarks(launch, training_arguments(launch))
     if plan.workload is None:
         return []
+    caps = cap_remarks(launch)
+    if starts_megatron(plan):
+        return [*caps, *remarks(launch, training_arguments(launch))]
     name = plan.workload.framework.generation
-    return [f"Priced as {name}, whose own arguments must be part of the command."]
+    return [*caps, f"Priced as {name}, whose own arguments must be part of the command."]
+
+
+def cap_remarks(launch: Launch) -> list[str]:
+    """The command that caps the power of GPUs, which only root may give."""
+    watts, known = launch.workload.gpu_power_cap_watts, gpu_kinds()
+    if watts is None:
+        return []
+    kinds = dict.fromkeys(stage.gpu_kind for stage in launch.plan.stages)
+    bound = [name for name in kinds if name not in known or known[name].power_watts > watts]
+    where = {name: f" with {name}" if len(kinds) > 1 else "" for name in bound}
+    return [f"Before, as root on every host{where[name]}: {cap_command(name, watts)}" for name in bound]
 
 
 def started(launch: Launch) -> Claims:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +10,7 @@ from app.presentation.figures import count, gib, percent
 from cluster_models.cluster.catalogue import gpu_kinds
 from cluster_models.training.plan import Plan
 from cluster_models.training.rank_costs import StageMemory
+from cluster_models.training.workload import Objective
 from cluster_models.units import GIB, HOUR
 
 DAY: Final = 24 * HOUR
@@ -42,6 +44,7 @@ def decision_figures(plan: Plan, budget: Budget = NO_BUDGET) -> tuple[tuple[str,
         ("memory", room),
         ("tokens a day", f"{billions(plan)} billion"),
         *(() if dollars is None else (("price", _price_words(plan, dollars, budget)),)),
+        *(() if (power := power_words(plan)) is None else (("power", power),)),
         *(() if days is None else (("whole run", run_words(plan, budget)),)),
     )
 
@@ -49,6 +52,20 @@ def decision_figures(plan: Plan, budget: Budget = NO_BUDGET) -> tuple[tuple[str,
 def _price_words(plan: Plan, dollars: float, budget: Budget) -> str:
     worth = count(tokens_per_dollar(plan, dollars))
     return f"about {count(dollars)} USD a day{price_basis(budget)}, {worth} tokens a dollar"
+
+
+def power_words(plan: Plan) -> str | None:
+    """Power of the GPUs and what it makes, where the workload asks for it and the catalogue has all their kinds."""
+    work, known = plan.workload, gpu_kinds()
+    if work is None or not (work.gpu_power_cap_watts or work.max_power_watts or work.objective is Objective.ENERGY):
+        return None
+    if any(stage.gpu_kind not in known for stage in plan.stages):
+        return None
+    cap = work.gpu_power_cap_watts or math.inf
+    each = [min(cap, known[stage.gpu_kind].power_watts) for stage in plan.stages]
+    watts = sum(each) / len(each) * plan.configuration.degrees.gpus
+    limit = f"capped at {cap:g} W a GPU" if cap <= max(each) else "by data sheets"
+    return f"{watts / 1000:,.4g} kW {limit}, {plan.tokens_per_s / watts:,.3g} tokens a joule"
 
 
 def tokens_per_dollar(plan: Plan, dollars: float) -> float:

@@ -21,6 +21,7 @@ _MEANS: Final = {
     Objective.STEP_TIME: "step time",
     Objective.GPU_TIME: "step time times GPUs",
     Objective.COST: "cost of a step",
+    Objective.ENERGY: "energy of a step",
 }
 _HINTS: Final = {
     StopReason.TIME_LIMIT: "A longer time limit may narrow the gap.",
@@ -122,6 +123,8 @@ def objective_value(value: float, objective: Objective) -> str:
         return f"{value:,.4f} USD per step"
     if objective is Objective.GPU_TIME:
         return f"{value:,.2f} GPU-seconds per step"
+    if objective is Objective.ENERGY:
+        return f"{value / 1000:,.4g} kJ per step"
     return seconds(value)
 
 

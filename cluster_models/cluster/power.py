@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import tomllib
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Final
 
 from cluster_models.cluster.gpus import GpuKind
+from cluster_models.errors import InvalidWorkload
 
 LEAST_SHARE: Final = 0.5
 """The lowest cap priced, as a share of the board's power: below it measured GPUs differ by more than half."""
@@ -105,9 +106,17 @@ def capped(gpu: GpuKind, cap_watts: float | None) -> GpuKind:
     )
 
 
-def least_cap_watts(gpu: GpuKind) -> float:
-    """The lowest cap that can be priced."""
-    return LEAST_SHARE * gpu.power_watts
+def check_cap(cap_watts: float | None, kinds: Iterable[GpuKind]) -> None:
+    """Raise ``InvalidWorkload`` for a cap that is lower than can be priced on one of ``kinds``."""
+    for kind in kinds:
+        least = LEAST_SHARE * kind.power_watts
+        if cap_watts is not None and cap_watts < least:
+            raise InvalidWorkload(
+                "workload.gpu_power_cap_watts",
+                cap_watts,
+                f"is below {LEAST_SHARE:.0%} of the {kind.power_watts:g} W of {kind.name}, the least priced",
+                f"give at least {least:g}",
+            )
 
 
 def interpolated(at: float, xs: Sequence[float], ys: Sequence[float]) -> float:

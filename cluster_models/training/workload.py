@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -84,6 +85,8 @@ class Objective(StrEnum):
     """Step time times GPUs used: the most throughput per GPU."""
     COST = "cost"
     """Step time times the hourly price of the GPUs used."""
+    ENERGY = "energy"
+    """Step time times the power of the GPUs used, by their data sheets or their cap."""
 
 
 class LinkBandwidth(StrEnum):
@@ -140,6 +143,8 @@ class TrainingWorkload:
     ``memory_headroom`` is the share of each GPU's memory that must stay free; the default covers what the memory
     model is off by on most published peaks (docs/cost_model.md).  ``link_bandwidth`` says how careful the plan
     is about links (docs/robustness.md).
+    ``max_power_watts`` limits the power of the GPUs used: that of the data sheet, or ``gpu_power_cap_watts`` where
+    boards have more.
     ``choice``: which of the plans that predictions cannot tell apart is taken.
     ``survive``: by label, how many of its places may be lost together with every part of the training state still
     alive (docs/resilience.md).  ``memory_checkpoint``: the newest checkpoint of each node also lies in the memory
@@ -167,6 +172,8 @@ class TrainingWorkload:
     pinned: dict[str, int] = field(default_factory=dict, hash=False)
     forbidden: dict[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
     max_gpus: int | None = None
+    max_power_watts: float | None = None
+    gpu_power_cap_watts: float | None = None
     avoid_nodes: tuple[str, ...] = ()
     objective: Objective = Objective.STEP_TIME
     link_bandwidth: LinkBandwidth = LinkBandwidth.MEDIAN
@@ -186,8 +193,6 @@ class TrainingWorkload:
                 "must lie in [0, 1)",
                 "0.1 keeps 10 % of each GPU free",
             )
-        if self.max_gpus is not None and self.max_gpus < 1:
-            raise InvalidWorkload("workload.max_gpus", self.max_gpus, "must be at least 1")
         for name, allowed in (
             ("recompute", self.recompute),
             ("sharding", self.sharding),
@@ -205,12 +210,26 @@ class TrainingWorkload:
                 raise InvalidWorkload(
                     f"workload.survive.{label}", count, "must be at least 1", "leave out labels that may take state"
                 )
+        self._check_limits()
         self._check_degrees()
         self._check_lengths()
         self._check_method()
         self._check_adapters()
         self._check_optimizer()
         self._check_settings()
+
+    def _check_limits(self) -> None:
+        if self.max_gpus is not None and self.max_gpus < 1:
+            raise InvalidWorkload("workload.max_gpus", self.max_gpus, "must be at least 1")
+        for name in ("max_power_watts", "gpu_power_cap_watts"):
+            watts = getattr(self, name)
+            if watts is not None and not (math.isfinite(watts) and watts > 0):
+                raise InvalidWorkload(f"workload.{name}", watts, "must be above 0")
+
+    def most_gpus(self, watts: float) -> float:
+        """GPUs of ``watts`` each that may be used at most, infinity without a limit."""
+        by_power = math.inf if self.max_power_watts is None else self.max_power_watts // watts
+        return min(self.max_gpus or math.inf, by_power)
 
     def _check_degrees(self) -> None:
         for kind, degrees in (("pinned", self.pinned), ("forbidden", self.forbidden)):

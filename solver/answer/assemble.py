@@ -87,7 +87,8 @@ def assemble_plan(
     confidence = confidence_of_mix(subjects, times.step_s, problem.fitted)
     slots = expert_slots(problem, candidate)
     balance = expert_balance(problem, candidate, assignment)
-    peaks = [gpu.peak_flops[workload.precision] for gpu in candidate.stage_gpus]
+    rated = problem.snapshot.cluster.gpu_kinds
+    peaks = [rated[gpu.name].peak_flops[workload.precision] for gpu in candidate.stage_gpus]
     return Plan(
         model=architecture.name,
         configuration=configuration,

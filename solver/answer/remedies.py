@@ -102,6 +102,8 @@ def _relaxations(workload: TrainingWorkload) -> Iterator[tuple[Remark, TrainingW
 def _more_gpus(workload: TrainingWorkload) -> Iterator[tuple[Remark, TrainingWorkload]]:
     if workload.max_gpus is not None:
         yield remark("allow_gpus", gpus=workload.max_gpus), replace(workload, max_gpus=None)
+    if workload.max_power_watts is not None:
+        yield remark("allow_power", watts=workload.max_power_watts), replace(workload, max_power_watts=None)
     if workload.avoid_nodes:
         yield remark("use_avoided_nodes"), replace(workload, avoid_nodes=())
 
@@ -117,7 +119,7 @@ def _fits(problem: PlanningProblem, links: LinkModel) -> bool:
 
 def _nodes_needed(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> int | None:
     """Nodes that would hold the model, to within a twentieth; ``None`` if 64 times those at hand do not."""
-    if problem.workload.max_gpus is not None:
+    if problem.workload.max_gpus is not None or problem.workload.max_power_watts is not None:
         return None
     largest = max(fabrics, key=lambda fabric: (fabric.gpu.memory_bytes, fabric.nodes * fabric.gpus_per_unit))
 

@@ -34,18 +34,27 @@ def _objective_rules(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
         )
 
 
+def plan_watts(plan: Plan, problem: PlanningProblem) -> float:
+    """Power of the GPUs of a plan: that of their data sheets, or the cap."""
+    cluster, cap = problem.snapshot.cluster, problem.workload.gpu_power_cap_watts or math.inf
+    watts = {node.name: min(cap, cluster.gpu_kinds[node.gpu_kind].power_watts) for node in cluster.nodes}
+    return sum(watts.get(place.node, math.inf) for place in plan.placement.ranks)
+
+
 def _given_up(plan: Plan) -> float:
     """By what share the plan says that its objective lies above the best found."""
     return 0.0 if plan.selection is None else plan.selection.given_up
 
 
 def _objective(plan: Plan, problem: PlanningProblem) -> float | None:
-    """Seconds, GPU seconds or US dollars of one step; ``None`` where a price is missing."""
+    """Seconds, GPU seconds, US dollars or joules of one step; ``None`` where a price is missing."""
     gpus, step = plan.configuration.degrees.gpus, plan.time.step_s
     if problem.workload.objective is Objective.STEP_TIME:
         return step
     if problem.workload.objective is Objective.GPU_TIME:
         return step * gpus
+    if problem.workload.objective is Objective.ENERGY:
+        return step * plan_watts(plan, problem)
     cluster = problem.snapshot.cluster
     price_of = {node.name: cluster.gpu_kinds[node.gpu_kind].price_usd_per_hour for node in cluster.nodes}
     dollars_per_hour = 0.0
@@ -104,6 +113,9 @@ def _relative_price(plan: Plan, problem: PlanningProblem, *, gpus: int) -> float
     if problem.workload.objective is Objective.GPU_TIME:
         return gpus / own_gpus
     kinds = problem.snapshot.cluster.gpu_kinds.values()
+    if problem.workload.objective is Objective.ENERGY:
+        cap = problem.workload.gpu_power_cap_watts or math.inf
+        return gpus * max(min(cap, kind.power_watts) for kind in kinds) / plan_watts(plan, problem)
     prices = [kind.price_usd_per_hour for kind in kinds if kind.price_usd_per_hour is not None]
     own = _objective(plan, problem)
     if not prices or not own:

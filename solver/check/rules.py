@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from cluster_models.cluster.topology import Node, NodeState
 from cluster_models.training.placement_rules import RankGroup, Spread
 from cluster_models.training.plan import Plan, RankPlace
+from solver.check.certificate import plan_watts
 from solver.problem import PlanningProblem
 
 ACTIVATION_BYTES = 2.0
@@ -35,6 +36,9 @@ def rule_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
         if name not in plan.placement.hosts:
             yield f"Node {name} must be a host and is not."
     yield from _switch_rules(plan, problem, nodes)
+    most, watts = problem.workload.max_power_watts, plan_watts(plan, problem)
+    if most is not None and watts > most:
+        yield f"The plan's GPUs take {watts:g} W but the workload allows {most:g} W."
 
 
 def _groups(plan: Plan, group: RankGroup, *, several: bool) -> Mapping[Hashable, list[RankPlace]]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
-from math import isqrt, prod
+from math import inf, isqrt, prod
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -72,28 +72,28 @@ def enumerate_candidates(
     wanted: Callable[[Grid], bool] = lambda _: True,
     wider: Sequence[tuple[int, int]] = (),
     parts: bool = True,
+    limit: float = inf,
 ) -> CandidateBatch:
     """Every legal candidate on up to ``nodes`` nodes with ``gpus_per_node`` GPUs each, of the grids ``wanted``.
 
     A node may be a unit of nodes that NVLink joins.  ``wider`` has GPUs and number of wider units: candidates that
     fill units of one such size are left out, because there more of their traffic is on NVLink.
-    Worlds are whole nodes, or with ``parts`` a divisor of one node.  Where memory decides, ``solver.costs.memory``
-    cuts later; of settings that spend memory on time alone the fastest stand for all.
+    Memory cuts later; of settings that spend memory on time alone the fastest stand for all.
     """
-    worlds = worlds_of(workload, gpus_per_node=gpus_per_node, nodes=nodes, parts=parts)
+    worlds = worlds_of(workload, gpus_per_node=gpus_per_node, nodes=nodes, parts=parts, limit=limit)
     return Enumeration(architecture, workload, gpus_per_node, tuple(wider)).over(worlds, wanted=wanted)
 
 
-def worlds_of(workload: TrainingWorkload, *, gpus_per_node: int, nodes: int, parts: bool = True) -> list[int]:
-    """Numbers of GPUs that plans may use, increasing: whole nodes, or with ``parts`` a divisor of one."""
-    limit = min(workload.max_gpus or gpus_per_node * nodes, gpus_per_node * nodes)
+def worlds_of(
+    workload: TrainingWorkload, *, gpus_per_node: int, nodes: int, parts: bool = True, limit: float = inf
+) -> list[int]:
+    """Numbers of GPUs that plans may use, at most ``limit``, increasing: whole nodes, or ``parts`` of one node."""
+    limit = min(workload.max_gpus or inf, limit, gpus_per_node * nodes)
     worlds = [world for world in _divisors(gpus_per_node) if parts and world < gpus_per_node]
     worlds += [count * gpus_per_node for count in range(1, nodes + 1)]
     sizes = [workload.pinned.get(degree) for degree in ("tensor", "context", "data", "pipeline")]
     pinned = prod(size or 1 for size in sizes)
-    if all(sizes):
-        return [world for world in worlds if world == pinned <= limit]
-    return [world for world in worlds if world <= limit and world % pinned == 0]
+    return [each for each in worlds if each <= limit and (each == pinned if all(sizes) else each % pinned == 0)]
 
 
 @dataclass(frozen=True, slots=True)

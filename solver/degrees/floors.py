@@ -78,6 +78,8 @@ def _weight(objective: Objective, gpu: GpuKind, gpus: IntArray) -> FloatArray:
             return gpus.astype(np.float64)
         case Objective.COST:
             return np.asarray(gpus * (gpu.price_usd_per_hour or np.nan) / HOUR)
+        case Objective.ENERGY:
+            return np.asarray(gpus * gpu.power_watts)
 
 
 def floors_s(problem: PlanningProblem, gpu: GpuKind, gpus: IntArray, gpus_per_node: int) -> FloatArray:

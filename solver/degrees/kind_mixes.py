@@ -77,12 +77,16 @@ def _pays(counts: tuple[int, ...], grid: Grid, fabric: Fabric, workload: Trainin
     """Whether the mix has more FLOP/s than all GPUs of any one kind alone."""
     stage, rates = grid.cell * grid.data, _rates(fabric, workload)
     together = sum(stage * count * rate for count, rate in zip(counts, rates, strict=True))
-    most = workload.max_gpus or np.inf
     alone = (
-        min(most, nodes * fabric.gpus_per_unit) * rate
-        for nodes, rate in zip(node_counts(fabric), rates, strict=True)
+        min(workload.most_gpus(kind.power_watts), nodes * fabric.gpus_per_unit) * rate
+        for kind, nodes, rate in zip(fabric.kinds, node_counts(fabric), rates, strict=True)
     )
     return together > max(alone)
+
+
+def most_gpus_on(fabric: Fabric, workload: TrainingWorkload) -> float:
+    """GPUs of ``fabric`` that the limits allow, whichever of its kinds they are of."""
+    return workload.most_gpus(max(kind.power_watts for kind in fabric.kinds))
 
 
 def can_mix(grid: Grid, fabric: Fabric, workload: TrainingWorkload) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster_models.cluster.gpus import Precision
+from cluster_models.cluster.power import check_cap
 from cluster_models.errors import InvalidWorkload
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import Mixer
@@ -29,6 +30,7 @@ from cluster_models.training.workload import (
     TrainingWorkload,
 )
 from solver.costs.adapters import linears_of
+from solver.degrees.kind_mixes import most_gpus_on
 from solver.degrees.memory_mixes import limits_of, mixes_of
 from solver.degrees.model_divisions import context_legal, expert_tensor_legal, tensor_legal
 from solver.degrees.rule_filter import check_placement
@@ -71,6 +73,7 @@ def _check_cluster(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> None:
             "no usable node is left",
             "avoid fewer nodes, or set the state of repaired nodes to ready",
         )
+    check_cap(workload.gpu_power_cap_watts, problem.snapshot.cluster.gpu_kinds.values())
     known = {precision for fabric in fabrics for precision in fabric.gpu.peak_flops}
     if workload.precision not in known:
         names = ", ".join(sorted({fabric.gpu.name for fabric in fabrics}))
@@ -229,10 +232,8 @@ def _check_states(workload: TrainingWorkload) -> None:
     if workload.optimizer is not Optimizer.ADAM or workload.precision is Precision.FP32:
         what = f"{workload.precision} training with {workload.optimizer}"
         raise InvalidWorkload(field, states.words, f"goes with Adam in 16 bits or less, not {what}", "leave it out")
-    moments, masters = (
-        (MomentFormat.FP32, *framework.moment_formats),
-        (MasterFormat.FP32, *framework.master_formats),
-    )
+    moments = MomentFormat.FP32, *framework.moment_formats
+    masters = MasterFormat.FP32, *framework.master_formats
     for name, asked, known in (
         ("first_moment", states.first_moment, moments),
         ("second_moment", states.second_moment, moments),
@@ -381,12 +382,12 @@ def _check_size(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> None:
     for degree in ("tensor", "context", "pipeline", "data"):
         product *= workload.pinned.get(degree, 1)
     most = max(fabric.nodes * fabric.gpus_per_unit for fabric in fabrics)
-    limit = min(most, workload.max_gpus or most)
+    limit = min(most, max(most_gpus_on(fabric, workload) for fabric in fabrics))
     if product > limit:
         raise InvalidWorkload(
             "workload.pinned",
             dict(workload.pinned),
-            f"the pinned degrees need {product} GPUs but only {limit} may be used",
+            f"the pinned degrees need {product} GPUs but only {limit:g} may be used",
             "pin smaller degrees, raise max_gpus, or avoid fewer nodes",
         )
     largest = max(fabric.gpus_per_unit for fabric in fabrics)

@@ -23,7 +23,7 @@ from solver.candidates import (
 from solver.costs.layer_counts import chunk_kinds
 from solver.costs.recomputation import RecomputePolicies
 from solver.degrees.enumeration import Enumeration, enumerate_candidates, worlds_of
-from solver.degrees.kind_mixes import can_mix, mixed_rows
+from solver.degrees.kind_mixes import can_mix, mixed_rows, most_gpus_on
 from solver.degrees.layout import chunk_layers
 from solver.degrees.leaner_settings import every_leaner, take_alike, take_changed
 from solver.degrees.memory_mixes import PLAIN, levels_of, with_mix
@@ -184,12 +184,9 @@ def enumeration_of(problem: PlanningProblem, fabric: Fabric, *, families: bool =
 
 def worlds_on(problem: PlanningProblem, fabric: Fabric) -> list[int]:
     """Numbers of GPUs that plans on ``fabric`` may use, increasing."""
-    return worlds_of(
-        problem.workload,
-        gpus_per_node=fabric.gpus_per_unit,
-        nodes=fabric.nodes,
-        parts=fabric.nodes_per_unit == 1,
-    )
+    size, parts = fabric.gpus_per_unit, fabric.nodes_per_unit == 1
+    limit = most_gpus_on(fabric, problem.workload)
+    return worlds_of(problem.workload, gpus_per_node=size, nodes=fabric.nodes, parts=parts, limit=limit)
 
 
 def alike_prices(
@@ -233,6 +230,7 @@ def mixed_prices(asked: PlanningProblem, fabric: Fabric, index: int) -> Iterator
         gpus_per_node=fabric.gpus_per_unit,
         nodes=fabric.nodes,
         wanted=lambda grid: can_mix(grid, fabric, workload),
+        limit=most_gpus_on(fabric, workload),
     )
     looped = ~np.isin(legal.schedule, [code for code, each in enumerate(SCHEDULE_CODES) if each.is_v_shaped])
     every, mixes = mixed_rows(every_leaner(legal.take(looped)), fabric, workload)

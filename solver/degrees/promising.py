@@ -230,8 +230,9 @@ def price_fitting(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> Priced
 def fits_memory(problem: PlanningProblem, gpu: GpuKind, *, gpus_per_node: int, nodes: int) -> bool:
     """Whether any legal candidate fits on ``nodes`` nodes of one kind, whatever its time."""
     families = Enumeration(problem.architecture, problem.workload, gpus_per_node, families=True)
+    limit = problem.workload.most_gpus(gpu.power_watts)
     tight: list[CandidateBatch] = []
-    for world in reversed(worlds_of(problem.workload, gpus_per_node=gpus_per_node, nodes=nodes)):
+    for world in reversed(worlds_of(problem.workload, gpus_per_node=gpus_per_node, nodes=nodes, limit=limit)):
         batch = families.on(world)
         batch = batch.take(~too_large(problem, gpu, batch))
         if _any_fits(problem, gpu, batch, domain=gpus_per_node):

@@ -191,7 +191,7 @@ def kind_rows(batch: CandidateBatch, kinds: StageKinds = ()) -> IntArray:
 def objective_weight(
     objective: Objective, kinds: Sequence[GpuKind], batch: CandidateBatch, stage_kind: IntArray
 ) -> FloatArray:
-    """(n,) what one second of step time counts: 1, the GPUs used, or their price in US dollars per second."""
+    """(n,) what one second of step time counts: 1, the GPUs used, their price in USD per second, or their watts."""
     stage = batch.tensor * batch.context * batch.data
     match objective:
         case Objective.STEP_TIME:
@@ -204,3 +204,6 @@ def objective_weight(
                 gpus = stage * (stage_kind == index).sum(axis=1)
                 price += gpus * (kind.price_usd_per_hour or np.nan)
             return price / HOUR
+        case Objective.ENERGY:
+            watts = np.array([kind.power_watts for kind in kinds])
+            return np.asarray(stage * watts[stage_kind].sum(axis=1))

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from cluster_models.calibration.fitted import FittedParameters
+from cluster_models.cluster.power import capped
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.cluster.topology import Node
 from cluster_models.errors import InvalidWorkload
@@ -79,7 +80,7 @@ def _fabrics_of(
 ) -> Iterator[Fabric]:
     """Fabrics for each of ``kind_sets`` and node size on which all its kinds have nodes, wide units first."""
     for names in kind_sets:
-        kinds = tuple(snapshot.cluster.gpu_kinds[name] for name in names)
+        kinds = tuple(capped(snapshot.cluster.gpu_kinds[name], workload.gpu_power_cap_watts) for name in names)
         of_kinds = [(i, node) for i, node in nodes if node.gpu_kind in names]
         for size in sorted({len(node.free_gpus) for _, node in of_kinds}):
             chosen = [(i, node) for i, node in of_kinds if len(node.free_gpus) >= size]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cluster_models.cluster.power import capped
 from cluster_models.jobs.running import RunningJob
 from cluster_models.links.model import LinkModel
 from cluster_models.training.placement_rules import PlacementRules
@@ -217,7 +218,7 @@ def _fabric(
     problem = resources.problem
     nodes, cluster = problem.nodes, problem.snapshot.cluster
     names = sorted({nodes[host].gpu_kind for host in resources.job.nodes})
-    kinds = tuple(cluster.gpu_kinds[name] for name in names)
+    kinds = tuple(capped(cluster.gpu_kinds[name], asked.workload.gpu_power_cap_watts) for name in names)
     in_use = np.array([[resources.senders(host) for host in unit] for unit in members], dtype=np.int64)
     workload = asked.workload
     return Fabric(

@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import numpy as np
 
-from cluster_models.cluster.power import LEAST_SHARE, least_cap_watts
+from cluster_models.cluster.power import check_cap
 from cluster_models.errors import InvalidWorkload, SolverFailed
 from cluster_models.serving.checks import check_serving
 from cluster_models.serving.figures import Replay
@@ -106,15 +106,7 @@ def check_problem(problem: ServingProblem) -> None:
     for served in problem.models:
         if not any(runs_on(served.workload, kind) for kind in kinds):
             check_gpu(served.workload, kinds[0])
-    cap = goal.gpu_power_cap_watts
-    for kind in kinds:
-        if cap is not None and cap < least_cap_watts(kind):
-            raise InvalidWorkload(
-                "workload.gpu_power_cap_watts",
-                cap,
-                f"is below {LEAST_SHARE:.0%} of the {kind.power_watts:g} W of {kind.name}, the least priced",
-                f"give at least {least_cap_watts(kind):g}",
-            )
+    check_cap(goal.gpu_power_cap_watts, kinds)
     if goal.objective is ServingObjective.COST and all(kind.price_usd_per_hour is None for kind in kinds):
         raise InvalidWorkload(
             "workload.objective",

@@ -139,11 +139,11 @@ def test_rings_of_stages_that_straddle_nodes_are_counted_by_stage() -> None:
 
 
 def test_weights_of_the_objectives() -> None:
-    """A second counts 1, the GPUs, or their price per second."""
+    """A second counts 1, the GPUs, their price per second, or their watts."""
     asked = problem(nodes(2, gpus=2))
     placed = candidate(asked, data=4)
     price = placed.fabric.gpu.price_usd_per_hour
     assert price is not None
     kinds = kind_rows(placed.batch)
     weights = [float(objective_weight(o, placed.fabric.kinds, placed.batch, kinds)[0]) for o in Objective]
-    assert weights == pytest.approx([1.0, 4.0, 4 * price / 3600])
+    assert weights == pytest.approx([1.0, 4.0, 4 * price / 3600, 4 * 700.0])

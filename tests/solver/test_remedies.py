@@ -28,6 +28,7 @@ APPLY: dict[str, Callable[[TrainingWorkload], TrainingWorkload]] = {
     "unpin": lambda w: replace(w, pinned={}),
     "allow_degrees": lambda w: replace(w, forbidden={}),
     "allow_gpus": lambda w: replace(w, max_gpus=None),
+    "allow_power": lambda w: replace(w, max_power_watts=None),
     "lower_headroom": lambda w: replace(w, memory_headroom=0.01),
 }
 CASES: dict[str, tuple[int, dict[str, Any]]] = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from app.exports.power import cap_command
 from app.exports.serving.deployment import Deployment, Server
 from app.exports.serving.sglang import BOOTSTRAP_PORT
 from app.presentation.figures import percent, plural
-from cluster_models.cluster.catalogue import gpu_kinds
 from cluster_models.serving.replicas import Phase
 
 FRONT_PORT: Final = 9000
@@ -41,18 +41,11 @@ def remarks(deployment: Deployment, servers: Sequence[Server]) -> list[str]:
 
 def _caps(servers: Sequence[Server]) -> Iterator[str]:
     """Power caps, which only the administrator of a host may set."""
-    kinds = gpu_kinds()
     for replica in (server.replica for server in servers):
-        if (watts := replica.power_cap_watts) is None:
-            continue
-        kind = kinds.get(replica.gpu_kind)
-        for place in replica.places:
-            gpus = place.gpus
-            if kind is not None and kind.vendor == "AMD":
-                words = f"rocm-smi -d {' '.join(map(str, gpus))} --setpoweroverdrive {watts:.0f}"
-            else:
-                words = f"nvidia-smi -i {','.join(map(str, gpus))} -pl {watts:.0f}"
-            yield f"Before, as root on {place.node}: {words}"
+        if (watts := replica.power_cap_watts) is not None:
+            for place in replica.places:
+                words = cap_command(replica.gpu_kind, watts, place.gpus)
+                yield f"Before, as root on {place.node}: {words}"
 
 
 def balanced(servers: Sequence[Server]) -> list[str]:

@@ -47,6 +47,7 @@ REMEDIES: Final[Mapping[str, Words]] = {
     "unpin": "Do not pin {degree} to {size}.",
     "allow_degrees": "Do not forbid degrees.",
     "allow_gpus": "Allow more than {gpus} GPUs.",
+    "allow_power": "Allow more than {watts:g} W.",
     "use_avoided_nodes": "Use the avoided nodes too.",
     "lower_headroom": "Lower the memory head-room from {headroom:percent} to {least:percent}.",
     "more_nodes": "Use about {nodes} such nodes instead of {present}.",

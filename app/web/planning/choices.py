@@ -163,6 +163,7 @@ class Choices:
         (Objective.STEP_TIME, "step time"),
         (Objective.GPU_TIME, "GPU time (step time times GPUs)"),
         (Objective.COST, "cost (at the price of the GPUs)"),
+        (Objective.ENERGY, "energy (power of the GPUs, as capped)"),
     )
     link_bandwidth: Options = (
         (LinkBandwidth.MEDIAN, "median"),

@@ -114,6 +114,8 @@ _LABELS: Final = {
     "choice": "Among plans as good",
     "time_limit_s": "Time limit, seconds",
     "max_gpus": "GPUs to use at most",
+    "max_power_watts": "Power at most, W",
+    "gpu_power_cap_watts": "Power cap of each GPU, W",
     "sequence_parallel": "Sequence parallelism",
     "gradient_precision": "Gradients",
     "framework_settings.sharding_ranks": "Data ranks that share out optimizer states",

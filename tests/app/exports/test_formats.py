@@ -23,7 +23,8 @@ from cluster_models.model.mixers import StateSpace
 from cluster_models.remarks import remark
 from cluster_models.training.frameworks import framework
 from cluster_models.training.plan import Placement
-from tests.app.exports.plans import PLANS, TRAINING, UNLIKE, export, unlike
+from tests.app.exports.plans import PLANS, TRAINING, UNLIKE, export, text_of, unlike
+from tests.plans import small_plan
 
 REFUSED = {
     ("deepspeed", "dense"): "PipelineModule",
@@ -260,3 +261,19 @@ def test_megatron_says_what_models_it_cannot_be_told(
     """Mixers side by side, convolutions, and layers of a state space that are no blocks by themselves."""
     with pytest.raises(InvalidConfiguration, match=reason):
         export("megatron").files(unlike(mixers=mixers, **parts))
+
+
+@pytest.mark.parametrize("name", ["torchrun", "slurm", "jobset"])
+def test_power_caps_are_set_before_a_run(name: str) -> None:
+    """One line for all hosts; none where no cap binds."""
+    plan = small_plan()
+    plan = replace(plan, stages=tuple(replace(stage, gpu_kind="H100-SXM5-80GB") for stage in plan.stages))
+    assert plan.workload is not None
+    for watts, times in ((490.0, 1), (700.0, 0), (None, 0)):
+        capped = replace(plan, workload=replace(plan.workload, gpu_power_cap_watts=watts))
+        text = text_of(name, capped)
+        assert (
+            text.count("# Before, as root on every host: nvidia-smi -pl 490")
+            == text.count("nvidia-smi -pl")
+            == times
+        )
