@@ -187,12 +187,8 @@ class TrainingWorkload:
             if not 1 <= getattr(self, name) <= most:
                 raise InvalidWorkload(f"workload.{name}", getattr(self, name), f"must lie in 1..{most}")
         if not 0 <= self.memory_headroom < 1:
-            raise InvalidWorkload(
-                "workload.memory_headroom",
-                self.memory_headroom,
-                "must lie in [0, 1)",
-                "0.1 keeps 10 % of each GPU free",
-            )
+            given, remedy = self.memory_headroom, "0.1 keeps 10 % of each GPU free"
+            raise InvalidWorkload("workload.memory_headroom", given, "must lie in [0, 1)", remedy)
         for name, allowed in (
             ("recompute", self.recompute),
             ("sharding", self.sharding),
@@ -223,7 +219,7 @@ class TrainingWorkload:
             raise InvalidWorkload("workload.max_gpus", self.max_gpus, "must be at least 1")
         for name in ("max_power_watts", "gpu_power_cap_watts"):
             watts = getattr(self, name)
-            if watts is not None and not (math.isfinite(watts) and watts > 0):
+            if watts is not None and not 0 < watts < math.inf:
                 raise InvalidWorkload(f"workload.{name}", watts, "must be above 0")
 
     def most_gpus(self, watts: float) -> float:
