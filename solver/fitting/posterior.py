@@ -181,6 +181,21 @@ def _first_scale(residuals: FloatArray) -> float:
     return min(max(1.4826 * float(np.median(np.abs(residuals))), LEAST_SCALE), MOST_SCALE)
 
 
+def scale_of(residuals: FloatArray) -> float:
+    """The most probable scale of errors that follow Student's t around zero, as far as scales go."""
+    scale = _first_scale(residuals)
+    for _ in range(MOST_REWEIGHTINGS):
+        last, scale = scale, _next_scale(residuals, weights_of(residuals, scale))
+        if abs(scale / last - 1.0) < SETTLED:
+            break
+    return scale
+
+
+def _next_scale(residuals: FloatArray, weights: FloatArray) -> float:
+    spread = math.sqrt(float((weights * residuals**2).sum()) / max(len(residuals), 1))
+    return min(max(LEAST_SCALE, spread), MOST_SCALE)
+
+
 def weights_of(residuals: FloatArray, scale: float) -> FloatArray:
     """How much each residual counts, 4/3 for one of 0, less far out."""
     return np.asarray((FREEDOM + 1.0) / (FREEDOM + (residuals / scale) ** 2))
@@ -204,8 +219,7 @@ def _most_probable(linear: _Linear, prior: Prior, scale: float) -> tuple[FloatAr
         aim = _bounded(linear, prior, weights / scale**2)
         moved, free = np.abs(aim - free).max(initial=0.0), aim
         residuals = linear.at(free)
-        spread = math.sqrt(float((weights * residuals**2).sum()) / max(len(residuals), 1))
-        last, scale = scale, min(max(LEAST_SCALE, spread), MOST_SCALE)
+        last, scale = scale, _next_scale(residuals, weights)
         if moved < SETTLED and abs(scale / last - 1.0) < SETTLED:
             break
     return free, scale

@@ -16,7 +16,7 @@ from cluster_models.training.frameworks import framework
 from solver.candidates import FloatArray
 from solver.costs.calibration import PARAMETERS, Owner, calibration_of, shipped_parameters
 from solver.fitting.beliefs import SITES, beliefs_of
-from solver.fitting.explanations import Trial, chosen, is_better
+from solver.fitting.explanations import Trial, chosen, credibility, is_better
 from solver.fitting.own_runs import fit_own_steps
 from solver.fitting.posterior import Posterior, Prior, Rows, most_probable
 from solver.fitting.report import Explanation, FitReport
@@ -99,15 +99,25 @@ def test_few_runs_never_make_it_worse(seed: int) -> None:
     assert error_on(unseen, fit_own_steps(learnt).parameters) < error_on(unseen, None) + 0.005
 
 
-def test_outliers_are_named_and_carry_nothing_away() -> None:
-    """Three of twelve runs stalled: they are the outliers, and the others are met as if these were not there."""
+def test_outliers_are_named_and_take_credit_alone() -> None:
+    """Three of twelve runs stalled: they are the outliers and pull nothing, but runs so scattered count less."""
     made = measured(RUNS, made_with(slowdown=1.4), noise=0.02)
     learnt = made[::2]
     for i in (1, 4, 9):
         learnt[i] = replace(learnt[i], step_s=5.0 * (learnt[i].step_s or 1.0))
     report = fit_own_steps(learnt)
     assert report.outliers == (1, 4, 9)
-    assert error_on(made[1::2], report.parameters) < 0.06
+    found = report.parameters.frameworks[STRANGE.name][COMMON_FACTOR].value
+    assert 1.2 < found < 1.4
+    assert error_on(made[1::2], report.parameters) < 0.12 < error_on(made[1::2], None)
+
+
+def test_runs_are_believed_as_far_as_they_agree() -> None:
+    """Predictions stray by 10 % of themselves: one run that strays as much counts for half of what was known."""
+    agreeing, scattered = np.full(5, 0.01), np.array([-0.29, -0.22, -0.25, -0.01, 0.02])
+    assert credibility(agreeing, 5) > 0.9
+    assert credibility(scattered, 5) < 0.5 < credibility(np.tile(scattered, 12), 60) < 0.95
+    assert credibility(np.array([0.06, -0.06, 0.055]), 1) == pytest.approx(0.5, abs=0.05)
 
 
 def test_a_single_run_sets_the_factor_alone() -> None:

@@ -84,7 +84,7 @@ def test_the_file_says_how_well_it_fits(fitted: Path) -> None:
     document = json.loads(fitted.read_text())
     fit = document["fit"]
     assert fit["runs"] == 5
-    assert fit["error_after_fraction"] < 0.05 < fit["error_before_fraction"]
+    assert fit["error_after_fraction"] < 0.07 < 0.5 * fit["error_before_fraction"]
     tables = [*document["gpus"].values(), *document["frameworks"].values()]
     assert set(document["gpus"]) <= {GPU}
     assert set(document["frameworks"]) <= {FRAMEWORK}
