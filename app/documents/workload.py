@@ -127,7 +127,8 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
     )
     optimizer: Optimizer = Field(
         _DEFAULT.optimizer,
-        description="Optimizer: adam, sgd (with momentum), muon or lion (Adam for all but matrices of layers).",
+        description="Optimizer: adam, sgd (with momentum), or for matrices of layers, beside adam for all else, "
+        "muon, adaptive_muon or lion.",
         examples=["adam"],
     )
     optimizer_states: OptimizerStatesDocument = Field(

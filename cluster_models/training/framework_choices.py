@@ -17,10 +17,23 @@ class Optimizer(StrEnum):
     """One moment and the sign of an update for matrices of layers (arXiv 2302.06675), Adam for all else in
     Megatron-Core."""
 
+    ADAPTIVE_MUON = "adaptive_muon"
+    """Muon whose orthogonal update is scaled element by element by a second moment (AdaMuon, arXiv 2507.11005)."""
+
     @property
     def takes_matrices(self) -> bool:
         """Whether it updates whole matrices of layers, and Adam all else (Megatron-Core's emerging optimizers)."""
-        return self in {Optimizer.MUON, Optimizer.LION}
+        return self in {Optimizer.MUON, Optimizer.LION, Optimizer.ADAPTIVE_MUON}
+
+    @property
+    def orthogonalises(self) -> bool:
+        """Whether it makes the update of every matrix orthogonal."""
+        return self in {Optimizer.MUON, Optimizer.ADAPTIVE_MUON}
+
+    @property
+    def has_second_moment(self) -> bool:
+        """Whether it keeps a second moment of every parameter."""
+        return self in {Optimizer.ADAM, Optimizer.ADAPTIVE_MUON}
 
 
 class ExpertDispatch(StrEnum):

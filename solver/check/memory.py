@@ -117,11 +117,13 @@ def _state_rules(memory: StageMemory, configuration: Configuration, problem: Pla
 def _optimizer_bytes(stage: int, configuration: Configuration, problem: PlanningProblem) -> Interval:
     """Least and most bytes of optimizer states on one GPU of ``stage``, most with copies that a step makes."""
     workload, framework = problem.workload, problem.workload.framework
+    optimizer = str(workload.optimizer)
     states, own = (
         workload.optimizer_states,
         configuration.sharding is Sharding.PARAMETERS and framework.sharded_master,
     )
-    moments = [str(states.first_moment), str(states.second_moment)][: 2 if str(workload.optimizer) == "adam" else 1]
+    two = optimizer in {"adam", "adaptive_muon"}
+    moments = [str(states.first_moment), str(states.second_moment)][: 1 + two]
     kept = sum(_STATE_BYTES[name] for name in moments)
     if workload.precision is not Precision.FP32 and not framework.sixteen_bit_states and not own:
         kept += _STATE_BYTES[str(states.master_weight)]
@@ -130,9 +132,10 @@ def _optimizer_bytes(stage: int, configuration: Configuration, problem: Planning
     narrow = sum(name != "fp32" for name in (*moments, str(states.master_weight)))
     least, most = owned_parameters(stage, configuration, problem)
     tables = 0.0
-    if str(workload.optimizer) in {"muon", "lion"}:  # Adam's second moment outside layers, and no matrix in parts
+    if optimizer in {"muon", "lion"}:  # Adam's second moment outside layers
         ends = sum(end[0] for end in _end_parameters(problem.architecture, stage, configuration))
         tables = _STATE_BYTES[str(states.second_moment)] * ends / _groups(configuration)[0]
+    if optimizer in {"muon", "lion", "adaptive_muon"}:  # no matrix in parts
         gated = 1 + problem.architecture.gated_mlp
         most = max(most, gated * _largest_matrix(problem.architecture, configuration.degrees))
     here = 1.0 - configuration.optimizer_offload / 100

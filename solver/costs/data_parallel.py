@@ -28,6 +28,9 @@ _GATHERED_BYTES: Final = 2.0
 """ZeRO-3 gathers weights in 16 bits (FSDP's mixed precision)."""
 _ORTHOGONAL_BYTES: Final = 16.0
 """Muon reads momentum, writes what it makes orthogonal, and reads and writes that once more to norm it, in FP32."""
+_SCALING_BYTES: Final = 40.0
+"""Updates are squared, averaged, rooted, shifted and divided by one operation after the other in FP32, beside the
+second moment itself (``AdaptiveMuon._apply_moment2_normalization``)."""
 _STEP_BYTES: Final = 10.0
 """Bytes moved per parameter that a GPU updates beside its states, which are read and written: gradient read for its
 norm and for the update (8), 16-bit weight written (2).  With FP32 states 34 in all (Adam) or 26 (SGD)."""
@@ -162,8 +165,9 @@ def optimizer_s(
 def _step_bytes(workload: TrainingWorkload) -> float:
     """Bytes moved per parameter that a GPU updates; half where weights and states all have 16 bits."""
     states = workload.optimizer_states
-    moments = states.first_moment.nbytes + states.second_moment.nbytes * (workload.optimizer is Optimizer.ADAM)
-    orthogonal = _ORTHOGONAL_BYTES * (workload.optimizer is Optimizer.MUON)
+    moments = states.first_moment.nbytes + states.second_moment.nbytes * workload.optimizer.has_second_moment
+    orthogonal = _ORTHOGONAL_BYTES * workload.optimizer.orthogonalises
+    orthogonal += _SCALING_BYTES * (workload.optimizer is Optimizer.ADAPTIVE_MUON)
     moved = (
         _STEP_BYTES + orthogonal + 2.0 * (moments + states.master_weight.nbytes) + _WIDENING_BYTES * states.widened
     )

@@ -10,7 +10,6 @@ import numpy as np
 from cluster_models.cluster.gpus import Precision
 from cluster_models.model.architecture import Architecture
 from cluster_models.training.adapters import NF4_BYTES, FrozenFormat
-from cluster_models.training.framework_choices import Optimizer
 from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.costs.calibration import Calibration
@@ -43,19 +42,20 @@ class StateBytes(NamedTuple):
 
 
 def state_bytes(workload: TrainingWorkload) -> StateBytes:
-    """States of a workload: two moments of Adam, one of SGD, and of Muon and Lion outside embedding and head.
+    """States of a workload: two moments of Adam and adaptive Muon, one of SGD, and of Muon and Lion in layers.
 
     FP32 training has no other weight; frameworks with ``sixteen_bit_states`` keep all in half the bytes.
     """
     states, framework = workload.optimizer_states, workload.framework
-    second = states.second_moment.nbytes if workload.optimizer is Optimizer.ADAM else 0.0
+    two = workload.optimizer.has_second_moment
+    second = states.second_moment.nbytes * two
     share = 0.5 if framework.sixteen_bit_states else 1.0
     no_master = workload.precision is Precision.FP32 or framework.sixteen_bit_states
     return StateBytes(
         moments=share * (states.first_moment.nbytes + second),
         master=0.0 if no_master else states.master_weight.nbytes,
         shard=share * _MASTER_BYTES,
-        tables=share * states.second_moment.nbytes * workload.optimizer.takes_matrices,
+        tables=share * states.second_moment.nbytes * (workload.optimizer.takes_matrices and not two),
     )
 
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from cluster_models.cluster.gpus import GpuKind
 from cluster_models.model.architecture import Architecture
-from cluster_models.training.framework_choices import Optimizer
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray
@@ -214,7 +213,7 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     gather_ranks, expert_gather_ranks = sharing_ranks(batch, calibration.framework)
     on_rank = by_rank(np.broadcast_to(every, forward.shape), stages)
     optimizer = optimizer_s(chip, batch, trained, workload, on_rank)
-    if workload.optimizer is Optimizer.MUON:
+    if workload.optimizer.orthogonalises:
         optimizer += orthogonalisation_s(
             orthogonalising(gpu, workload.precision, calibration),
             architecture,

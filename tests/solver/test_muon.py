@@ -55,6 +55,16 @@ def test_lion_has_the_memory_of_muon_and_the_step_of_momentum() -> None:
     assert (seconds[1] < seconds[2]).all()
 
 
+def test_adaptive_muon_has_the_memory_of_adam_and_scales_its_update() -> None:
+    """Two moments everywhere; beside Muon's step 48 bytes of each parameter pass through memory."""
+    batch = candidates({"data": 8})
+    adaptive = replace(ADAM, optimizer=Optimizer.ADAPTIVE_MUON)
+    held = [memory(batch, workload=each).optimizer_bytes[0, 0] for each in (adaptive, ADAM)]
+    assert held[0] == pytest.approx(held[1])
+    more = (costs(batch, workload=adaptive).optimizer_s - costs(batch, workload=MUON).optimizer_s)[0, 0]
+    assert more == pytest.approx(48.0 * LLAMA_70B.parameters() / 8 / orthogonal().memory_bytes_per_s, rel=0.01)
+
+
 def orthogonal():  # type: ignore[no-untyped-def] # noqa: ANN201
     return orthogonalising(H100, MUON.precision, calibration_of(H100, BRIDGE))
 
@@ -117,7 +127,7 @@ def test_experts_are_orthogonal_one_by_one() -> None:
     assert copies < one
 
 
-@pytest.mark.parametrize("optimizer", [Optimizer.MUON, Optimizer.LION])
+@pytest.mark.parametrize("optimizer", [Optimizer.MUON, Optimizer.LION, Optimizer.ADAPTIVE_MUON])
 def test_plans_shard_whole_matrices_and_are_checked(optimizer: Optimizer) -> None:
     """Under Megatron-Core 0.18 with its layer-wise optimizer; other frameworks are refused, and too few bytes."""
     pinned = {"tensor": 1, "pipeline": 1}

@@ -102,6 +102,7 @@ class Choices:
         (Optimizer.SGD, "SGD"),
         (Optimizer.MUON, "Muon"),
         (Optimizer.LION, "Lion"),
+        (Optimizer.ADAPTIVE_MUON, "adaptive Muon"),
     )
     moments: Options = (
         (MomentFormat.FP32, "FP32"),

@@ -95,7 +95,7 @@ def test_groups_that_shard_parameters_are_said_and_read_back() -> None:
             text_of(name, grouped)
 
 
-@pytest.mark.parametrize("optimizer", [Optimizer.MUON, Optimizer.LION, Optimizer.SGD])
+@pytest.mark.parametrize("optimizer", [Optimizer.MUON, Optimizer.LION, Optimizer.ADAPTIVE_MUON, Optimizer.SGD])
 def test_optimizers_are_told_to_the_release_that_has_them(optimizer: Optimizer) -> None:
     """Megatron-Core 0.18 shards whole matrices of two; others are not told, and refuse what is not Adam."""
     plan = under(DATA, "megatron-bridge-26.06")
