@@ -15,6 +15,7 @@ from cluster_models.serving.own_rates import FittedServing, OwnRates
 from cluster_models.serving.workload import Pool, ServingConfiguration, ServingWorkload, Worker
 from solver.experts.dispatch import RouterRule
 from solver.serving.bunching import Bunching, bunching_of
+from solver.serving.crossing import even_crossing
 from solver.serving.expert_balance import routed_crossing, routed_imbalance
 from solver.serving.loads import FloatArray, Loads, WorkerLinks, loads_of, row_of, stack, with_adapters
 from solver.serving.memory import WorkerMemory, worker_memory
@@ -159,8 +160,8 @@ def imbalance_of(workload: ServingWorkload, worker: Worker, phase: str, *, split
 
 def crossing_of(
     served: tuple[ServingWorkload, Architecture], worker: Worker, domain_gpus: int, phase: str, *, split: bool
-) -> float | None:
-    """Other domains that a token needs in a phase, after counts; ``None``: nothing counted, or none that it could.
+) -> float:
+    """Other domains that a token needs in a phase, after counts where there are some.
 
     Expert groups that domains do not hold evenly count as without counts.
     """
@@ -168,7 +169,7 @@ def crossing_of(
     domains = -(-worker.stage_gpus // domain_gpus)
     uneven = worker.stage_gpus != domains * domain_gpus or worker.expert % domains
     if workload.routing is None or architecture.experts is None or domains == 1 or uneven:
-        return None
+        return even_crossing(architecture.experts, domains, worker.expert)
     rule = RouterRule.of(architecture.experts)
     return routed_crossing(workload.routing, rule, phase, worker.expert, domains, split=split)
 
@@ -186,7 +187,7 @@ def _loads(case: ServingCase, pool: Pool, phase: str) -> Loads:
         imbalance=imbalance_of(workload, worker, phase, split=split),
     )
     crossing = crossing_of((workload, case.architecture), worker, case.links.domain_gpus, phase, split=split)
-    loads = replace(loads, crossing=np.array([crossing], dtype=np.float64))
+    loads = replace(loads, crossing=np.array([crossing]))
     routing, ranks = workload.routing, worker.expert
     if routing is not None and ranks > 1:
         more = routing.slots(ranks) / routing.workloads[0].experts - 1.0

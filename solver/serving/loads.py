@@ -18,6 +18,7 @@ from cluster_models.cluster.gpus import GpuKind
 from cluster_models.model.architecture import Architecture
 from cluster_models.serving.adapters import ServedAdapters
 from cluster_models.serving.workload import WeightFormat, Worker
+from solver.serving.crossing import even_crossing
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -94,7 +95,7 @@ class Loads:
     imbalance: FloatArray
     """Excess load of the busiest of many expert ranks, NaN where the fitted one holds."""
     crossing: FloatArray
-    """Other domains that a token needs for its experts, on the busiest; NaN where nothing was counted."""
+    """Other domains that a token needs for its experts, on the busiest where they were counted."""
 
 
 def stack(cases: Sequence[Loads]) -> Loads:
@@ -173,7 +174,7 @@ def loads_of(
         "cross_bytes_per_s": links.cross_bytes_per_s,
         "cross_latency_s": links.cross_latency_s,
         "imbalance": math.nan if imbalance is None else imbalance,
-        "crossing": math.nan,
+        "crossing": even_crossing(experts, -(-worker.stage_gpus // links.domain_gpus), worker.expert),
         "stored_bytes": (
             dense_bytes
             + 2.0 * a.hidden * a.vocabulary / tensor * (not a.tied_embeddings)

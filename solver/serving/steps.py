@@ -189,15 +189,11 @@ def _collectives(loads: Loads, rates: Rates, rank: FloatArray) -> FloatArray:
     near, domains = np.minimum(members, loads.domain), np.ceil(members / loads.domain)
     sent = message / loads.tensor
     copies = np.minimum(loads.active * members / loads.expert_groups, members)
-    # of domains that hold as many experts, none of a token's lies in a given one by (1 - 1/domains)^active
-    holders = np.minimum(domains, loads.expert_groups)
-    even = (domains - 1.0) * (1.0 - (1.0 - 1.0 / holders) ** loads.active)
-    crossing = np.where(np.isnan(loads.crossing), even, loads.crossing)
     exchange = (
         np.log2(np.maximum(members, 2.0)) * rates.collective_s
         + copies * (near - 1.0) / members * sent / inside
         + (domains > 1) * loads.cross_latency_s
-        + crossing * sent / loads.cross_bytes_per_s
+        + loads.crossing * sent / loads.cross_bytes_per_s
     )
     between = np.where(loads.members * loads.pipeline > loads.domain, loads.cross_bytes_per_s, inside)
     passes = (loads.pipeline - 1.0) * (rates.collective_s + message / between)
