@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from app.presentation.figures import gbytes_per_s, plural, seconds
 from cluster_models.units import GBIT
+from cluster_models.wording import joined
 from readers.frame.facts import (
     Fact,
     HealthFact,
@@ -26,6 +27,7 @@ from readers.frame.facts import (
 NOTHING: Final = "nothing that is used"
 """The sentence of a section without facts."""
 _MOST_NAMES: Final = 3
+_PAIR: Final = 2
 _BETWEEN: Final = {"gpus": "GPUs"}
 _LINKS: Final = {JointKind.NVLINK: "NVLink", JointKind.XGMI: "XGMI"}
 
@@ -53,8 +55,8 @@ def measurements_shown(samples: int, failed: int) -> str:
 def _runs(facts: Sequence[RunFact]) -> str:
     if len(facts) == 1:
         return _run(facts[0])
-    tests = " and ".join(sorted({str(fact.operation) for fact in facts}))
-    hosts = _among({host for fact in facts for host in fact.hosts})
+    tests = joined(sorted({str(fact.operation) for fact in facts}))
+    hosts = _among([fact.hosts for fact in facts])
     best = _best(facts)
     ends = Counter(fact.end for fact in facts)
     failed = f", {ends[RunEnd.FAILED]} failed" if ends[RunEnd.FAILED] else ""
@@ -168,9 +170,11 @@ def _health(facts: Sequence[HealthFact]) -> str:
     return f"health of {first.host or 'an unnamed host'}: {first.entity} {first.state}{more}"
 
 
-def _among(hosts: Iterable[str]) -> str:
-    names = sorted(set(hosts))
-    return _of(names) if len(names) <= _MOST_NAMES else f" between pairs of {len(names)} nodes"
+def _among(groups: Sequence[Sequence[str]]) -> str:
+    names, most = sorted({host for group in groups for host in group}), max(map(len, groups))
+    if len(names) <= _MOST_NAMES:
+        return _of(names)
+    return f" between pairs of {len(names)} nodes" if most <= _PAIR else f" over up to {most} nodes at once"
 
 
 def _of(names: Sequence[str], word: str = "of") -> str:

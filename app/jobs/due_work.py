@@ -109,7 +109,7 @@ def queue_what_ifs(sessions: SessionFactory, client: JobClient) -> None:
             sweep_answers.answer(session, sweep_id=sweep_id, number=number, summary=None, state="", error=error)
 
     def waiting(session: Session) -> dict[str, tuple[str, int]]:
-        found = sweep_answers.due(session, at_once=WHAT_IFS_AT_ONCE)
+        found = sweep_answers.due(session, at_once=WHAT_IFS_AT_ONCE, now=datetime.now(UTC))
         return {job_id_of(*failure): failure for failure in found}
 
     def enqueue(failure: tuple[str, int]) -> None:

@@ -141,7 +141,7 @@ class Hosts:
             hinted = self.hinted(file)
             choices = (*hinted, EVERY_NODE, *(node for node in self.nodes[:_MOST_CHOICES] if node not in hinted))
             sentence = (
-                f"of which node is {file}? Give its name, or {EVERY_NODE} where it shows one of many equal nodes"
+                f"which node is {file} from? Give its name, or {EVERY_NODE} where it shows one of many equal nodes"
             )
             notes.ask(f"host:{file}", sentence, choices)
         return found

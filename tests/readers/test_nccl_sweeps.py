@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.imports.summaries import summary
 from readers.formats.nccl.sweeps import FORMATS
 from readers.frame.facts import Operation, RunEnd, RunFact
 from readers.frame.reading import Contents
@@ -34,6 +35,13 @@ def test_a_real_table_of_pairs() -> None:
     assert slow.points[0].line == 4
     assert not found.refusals
     assert [doubt.code for doubt in found.doubts] == ["size-assumed"] + ["unstable"] * 44
+
+
+def test_runs_over_many_nodes_are_not_called_runs_between_pairs() -> None:
+    """Each row ran over four nodes at once."""
+    row = "a.log,{}_perf,4,8,a-[1-4],33554432,8589934592,30,40\n"
+    found = understood(TABLE, source_of(HEADER + row.format("alltoall") + row.format("all_gather")))
+    assert summary(found.facts) == "2 runs of all_gather and alltoall over up to 4 nodes at once, up to 40.00 GB/s"
 
 
 def test_a_real_table_of_ten_nodes() -> None:

@@ -192,7 +192,7 @@ DONE: Final[Mapping[str, Words]] = {
 PREFERENCES: Final[Mapping[str, Words]] = {
     "gains_too_little": _gains_too_little,
     "others_go_on": _others_go_on,
-    "nothing_else": "nothing else can be done with what is left",
+    "nothing_else": "nothing else is known to work with what is left",
     "over_budget": _over_budget,
     "moves_for_little": _moves_for_little,
     "needed_by_others": _needed_by_others,

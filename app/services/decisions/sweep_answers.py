@@ -6,7 +6,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
@@ -17,7 +17,7 @@ from app.db.replan_tables import HealthEventRow
 from app.db.sweep_tables import SweepRow, SweptFailureRow
 from app.events.reading import ReportedEvent
 from app.serialization import canonical, jsonable, load
-from app.services.decisions import replan_settings, what_if
+from app.services.decisions import preparations, replan_settings, what_if
 from app.services.decisions.replan_answers import DecisionSummary, summary_of
 from app.services.decisions.what_if import Question
 from app.services.running import occupancy
@@ -26,6 +26,8 @@ from cluster_models.errors import MeshwrightError
 ANSWERED: Final = "answered"
 REFUSED: Final = "refused"
 GONE: Final = "gone"
+_PREPARED_WITHIN: Final = timedelta(minutes=5)
+"""A sweep waits no longer: preparations may fail."""
 T = TypeVar("T")
 
 
@@ -60,10 +62,15 @@ def work_out(transact: Transact, *, sweep_id: str, number: int) -> str:
     return REFUSED if error else ANSWERED
 
 
-def due(session: Session, *, at_once: int) -> list[tuple[str, int]]:
-    """Sweep and number of the next failures without an answer, at most ``at_once`` of each sweep."""
+def due(session: Session, *, at_once: int, now: datetime) -> list[tuple[str, int]]:
+    """Sweep and number of the next failures without an answer, at most ``at_once`` of each sweep.
+
+    A sweep of jobs whose answers are being prepared waits for these: it would rank the lack of them.
+    """
+    is_ready = SweepRow.cluster_id.not_in(list(preparations.wanted(session)))
     place = func.row_number().over(partition_by=SweptFailureRow.sweep_id, order_by=SweptFailureRow.number)
-    waiting = unanswered(SweptFailureRow.sweep_id, SweptFailureRow.number, place.label("place")).subquery()
+    found = unanswered(SweptFailureRow.sweep_id, SweptFailureRow.number, place.label("place"))
+    waiting = found.where(is_ready | (SweepRow.created_at < now - _PREPARED_WITHIN)).subquery()
     query = select(waiting.c.sweep_id, waiting.c.number).where(waiting.c.place <= at_once)
     return [(row.sweep_id, row.number) for row in session.execute(query.order_by(waiting.c.number))]
 

@@ -79,7 +79,7 @@ def run_of(source: Source, draft: Draft) -> tuple[RunFact, list[Finding]] | Find
         most=draft.most,
     )
     if partial or draft.elided:
-        doubts.append(note("partial", draft.first, f"rows are missing: {reason}"))
+        doubts.append(note("partial", draft.first, f"not all rows are there: {reason}"))
     place = _place(draft, members, ranks, hosts)
     fact = RunFact(
         origin=Origin(source.name, draft.first, draft.last),

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import delete, update
+from sqlalchemy import delete, select, update
 
 from app.access import tenants
 from app.access.tenants import Quotas
 from app.db.engine import SessionFactory, transaction
-from app.db.running_tables import RunningJobRow
+from app.db.running_tables import PreparedJobRow, RunningJobRow, RunningPlanRow
 from app.db.sweep_tables import SweptFailureRow
 from app.db.tenancy import for_tenant
 from app.documents.cluster import ClusterDocument
@@ -34,6 +34,8 @@ from cluster_models.health.events import EntityKind, HealthState
 from tests.app.running_rows import CLUSTER, add_cluster, add_job, report, told
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+LATE = NOW + timedelta(hours=1)
+"""When no sweep waits for preparations any more."""
 
 
 def _lost(node: str) -> ReportedEvent:
@@ -63,7 +65,7 @@ def _work(sessions: SessionFactory, tmp_path: Path, *, most: int = 100) -> list[
     """Outcomes of the next failures in line."""
     context = _context(sessions, tmp_path)
     with context.sessions() as session:
-        waiting = sweep_answers.due(session, at_once=most)[:most]
+        waiting = sweep_answers.due(session, at_once=most, now=LATE)[:most]
     return [sweeping.attempt(context, sweep_id=sweep_id, number=number) for sweep_id, number in waiting]
 
 
@@ -125,6 +127,23 @@ def test_all_answers_are_read_page_by_page(sessions: SessionFactory, tmp_path: P
         with pytest.raises(NotFound):
             sweeps.worst_failures(session, sweep_id="none", limit=3)
     assert seen == ranked
+
+
+def test_a_sweep_waits_for_what_is_prepared_but_not_for_ever(sessions: SessionFactory) -> None:
+    """Before that, the loss of a node is answered by a pause where another shape would do."""
+    _site(sessions)
+    _asked(sessions, "leaf")
+
+    def waiting(now: datetime) -> int:
+        with sessions() as session:
+            return len(sweep_answers.due(session, at_once=9, now=now))
+
+    assert (waiting(NOW), waiting(LATE)) == (0, 2)
+    with transaction(sessions) as session:
+        plans = session.scalars(select(RunningPlanRow.id)).all()
+        made = {"generation": 9, "snapshot_id": "s", "document": {}, "created_at": NOW}
+        session.add_all(PreparedJobRow(running_plan_id=plan, **made) for plan in plans)
+    assert waiting(NOW) == 2
 
 
 def test_two_that_ask_at_once_do_not_pass_the_limit(sessions: SessionFactory) -> None:

@@ -163,9 +163,9 @@ def test_an_answer_may_be_taken_back(client: TestClient) -> None:
 def test_a_file_without_a_name_is_asked_for_its_node(client: TestClient) -> None:
     """A list of the nodes there are, the word for all of them, and a field for another name."""
     page = _look(client, nodes=NODES, table=TABLE, topo=TOPOLOGY)
-    assert "Of which node is topo?" in page
+    assert "Which node is topo from?" in page
     assert '<option value="*">any of them: all nodes look like this</option>' in page
-    page = _again(client, page, {"Of which node is topo?": "n2"}).text
+    page = _again(client, page, {"Which node is topo from?": "n2"}).text
     assert "topo is from" in page
     assert _Form(page).labels["topo is from"] in dict(_Form(page).values)
 
@@ -173,7 +173,7 @@ def test_a_file_without_a_name_is_asked_for_its_node(client: TestClient) -> None
 def test_files_that_differ_are_settled_with_a_choice(client: TestClient) -> None:
     """Each value with the place that says it; the choice decides, and can be changed after."""
     page = _look(client, nodes=NODES, table=TABLE, topo=TOPOLOGY)
-    page = _again(client, page, ASKED | {"Of which node is topo?": "n2"}).text
+    page = _again(client, page, ASKED | {"Which node is topo from?": "n2"}).text
     assert "8 (nodes:5; used unless you choose)" in page
     assert '<option value="2">2 (topo:1)</option>' in page
     page = _again(client, page, {"Number of GPUs of n2": "2"}).text
@@ -282,9 +282,9 @@ def test_quotes_and_line_ends_in_names_do_not_lose_an_answer(client: TestClient)
         data={"cluster": "lab"},
         files=[("files", (name, TOPOLOGY.encode())), ("files", ("n", NODES.encode()))],
     ).text
-    label = next(each for each in _Form(page).labels if each.startswith("Of which node"))
+    label = next(each for each in _Form(page).labels if each.startswith("Which node is"))
     page = _again(client, page, {label: "n1"}).text
-    assert "Of which node" not in page
+    assert "Which node is" not in page
 
 
 def test_three_hundred_refusals_stay_readable(client: TestClient) -> None:
