@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from solver.kernels import kernel
+from solver.kernels import inner, kernel
 
 COOLING: Final = 0.999
 FIRST_TEMPERATURE: Final = 1.0
@@ -35,7 +35,7 @@ class Step(NamedTuple):
     seconds_per_byte: FloatArray
 
 
-@kernel
+@inner
 def pipeline_ends(forward_hop: FloatArray, backward_hop: FloatArray, step: Step) -> FloatArray:
     """(pp,) end of each stage's last backward under 1F1B; hops (pp - 1,) between a stage and the next."""
     pp, micro = step.pp, step.micro_batches
@@ -95,7 +95,7 @@ def step_time(order: IntArray, step: Step) -> float:
     return total
 
 
-@kernel
+@inner
 def _move(order: IntArray, changed: IntArray, kinds: int) -> None:
     """Write a neighbour of ``order`` to ``changed``: two nodes swapped, one migrated, or a stretch reversed."""
     nodes = len(order)

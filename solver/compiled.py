@@ -12,7 +12,7 @@ import numpy as np
 
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.compiled_events import Events, event_ends
-from solver.kernels import kernel
+from solver.kernels import inner, kernel
 
 
 class Rules(NamedTuple):
@@ -98,7 +98,7 @@ class Arrays(NamedTuple):
     uplinks: Uplinks
 
 
-@kernel
+@inner
 def _slowdown(assignment: IntArray, slots: IntArray, slowdown: FloatArray) -> float:
     """Slowdown of the slowest node behind ``slots`` (q,)."""
     worst = 1.0
@@ -133,7 +133,7 @@ def violations(assignment: IntArray, rules: Rules) -> int:
     return count
 
 
-@kernel
+@inner
 def _pass(
     assignment: IntArray, pairs: IntArray, sent_bytes: FloatArray, uplinks: Uplinks, shared_s: FloatArray
 ) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from solver.kernels import kernel
+from solver.kernels import inner, kernel
 
 
 class Events(NamedTuple):
@@ -84,7 +84,7 @@ def event_ends(events: Events, duration_s: FloatArray, delay_s: FloatArray) -> F
     return ends
 
 
-@kernel
+@inner
 def fill_ends(events: Events, duration_s: FloatArray, delay_s: FloatArray, ends: FloatArray) -> None:
     """Put the end of each event into ``ends``, as ``event_ends`` returns it."""
     # local names: a tuple passed on for every event costs thirty times the loop

@@ -13,7 +13,7 @@ import numpy as np
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.compiled import Arrays, Rules
 from solver.compiled_events import Events, fill_ends, walk_back
-from solver.kernels import kernel
+from solver.kernels import inner, kernel
 
 PATHS: Final = 48
 """Critical paths remembered: the longest of them often rules out an assignment without a simulation."""
@@ -66,7 +66,7 @@ class Tree(NamedTuple):
     paths: IntArray
 
 
-@kernel
+@inner
 def _slowest(
     node_of: IntArray, pairs: IntArray, between_s: FloatArray, inside_s: float, least: LeastTimes, matrix: int
 ) -> float:
@@ -89,7 +89,7 @@ def _slowest(
     return worst
 
 
-@kernel
+@inner
 def _inputs(
     node_of: IntArray,
     arrays: Arrays,
@@ -118,7 +118,7 @@ def _inputs(
                     duration_s[kind, s::ranks] += arrays.cross_count[x, kind, s::ranks] * exposed
 
 
-@kernel
+@inner
 def _rings(
     node_of: IntArray, arrays: Arrays, least: LeastTimes, s: int, reduce_s: FloatArray, gather_s: FloatArray
 ) -> None:
@@ -135,7 +135,7 @@ def _rings(
     reduce_s[s], gather_s[s] = max(0.0, reduce), max(0.0, gather)
 
 
-@kernel
+@inner
 def _remember(tree: Tree, s: int, event: int, events: Events, ends: FloatArray, delay_s: FloatArray) -> None:
     """Keep what lies on the longest path to the end of ``event``, the last one of rank ``s``."""
     p = tree.paths[1]
@@ -148,7 +148,7 @@ def _remember(tree: Tree, s: int, event: int, events: Events, ends: FloatArray, 
     walk_back(event, events, ends, delay_s, work, hops)
 
 
-@kernel
+@inner
 def _path_too_long(
     tree: Tree, duration_s: FloatArray, delay_s: FloatArray, reduce_s: FloatArray, limit_s: float
 ) -> bool:
@@ -166,7 +166,7 @@ def _path_too_long(
     return False
 
 
-@kernel
+@inner
 def _last_end(arrays: Arrays, ends: FloatArray, reduce_s: FloatArray, gather_s: FloatArray) -> tuple[float, float]:
     """The last reduction's end, and what optimizer and gather take after it."""
     worst, tail = 0.0, 0.0
@@ -177,7 +177,7 @@ def _last_end(arrays: Arrays, ends: FloatArray, reduce_s: FloatArray, gather_s: 
     return worst, tail
 
 
-@kernel
+@inner
 def _bound(
     tree: Tree,
     arrays: Arrays,
@@ -236,7 +236,7 @@ def root_bounds(tree: Tree, arrays: Arrays, least: LeastTimes) -> None:
             tree.ends[0, r, s] = event_s[arrays.last[s]]
 
 
-@kernel
+@inner
 def _allowed(tree: Tree, arrays: Arrays, slot: int, node: int) -> bool:
     """Whether ``node`` may take ``slot`` on this branch, and need be tried there."""
     if tree.used[node] or not arrays.rules.eligible[slot, node]:
@@ -250,7 +250,7 @@ def _allowed(tree: Tree, arrays: Arrays, slot: int, node: int) -> bool:
     return True
 
 
-@kernel
+@inner
 def _keeps_rules(tree: Tree, rules: Rules, complete: bool) -> bool:
     """Whether the slots filled so far can still obey all rules; if ``complete``, whether they do."""
     seen = np.zeros(len(tree.twin), dtype=np.bool_)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.candidates import BoolArray, FloatArray, IntArray
-from solver.kernels import kernel, relaxed
+from solver.kernels import inner, kernel, relaxed
 
 Labels = npt.NDArray[np.int16]
 
@@ -63,7 +63,7 @@ class Memory(NamedTuple):
     bit_of: IntArray
 
 
-@kernel
+@inner
 def _remembered(memory: int, n: int, m: int, near: IntArray, bit_of: IntArray) -> int:
     """Nodes near ``m``, as bits, that a route with ``memory`` at ``n`` has met on its way to ``m``."""
     result = 0
@@ -94,7 +94,7 @@ class _Layer(NamedTuple):
     memory: IntArray
 
 
-@kernel
+@inner
 def _arrivals(
     resources: Resources, bit_of: IntArray, layer: _Layer, q: int, m: int, source: IntArray, excess: FloatArray
 ) -> int:
@@ -173,7 +173,7 @@ def within_limits(resources: Resources, routes: IntArray) -> BoolArray:
     return kept
 
 
-@kernel
+@inner
 def _offer(total: float, code: int, per_node: int, cheapest: FloatArray, origin: IntArray) -> None:
     """Take a route to a label among its ``cheapest`` (2,), which it is; ``origin`` (2,): their codes, as below."""
     same = origin[0] // per_node == code // per_node
@@ -185,7 +185,7 @@ def _offer(total: float, code: int, per_node: int, cheapest: FloatArray, origin:
         cheapest[1], origin[1] = total, code
 
 
-@kernel
+@inner
 def _values(count: IntArray, reached: Labels, price: FloatArray) -> tuple[FloatArray, IntArray]:
     """(Q, N, W, 2) price of the cheapest routes to each label, and where they come from as (n W + i) 2 + which.
 

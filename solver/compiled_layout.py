@@ -7,13 +7,13 @@ from typing import Final
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from solver.kernels import kernel
+from solver.kernels import inner, kernel
 
 BISECTIONS: Final = 45
 ROUNDING: Final = 1e-12
 
 
-@kernel
+@inner
 def _chunk_s(a: int, b: int, c: int, before: IntArray, seconds: FloatArray) -> float:
     """Seconds of chunk ``c`` with the layers from ``a`` up to ``b``; ``before`` (L + 1, K): those before each.
 
@@ -26,7 +26,7 @@ def _chunk_s(a: int, b: int, c: int, before: IntArray, seconds: FloatArray) -> f
     return float(total)
 
 
-@kernel
+@inner
 def _carried(limit: float, before: IntArray, seconds: FloatArray, most: IntArray, ends: IntArray) -> bool:
     """Fill chunks from the first one on, none above ``limit``: the layers that the first ``c`` hold at most.
 
@@ -49,7 +49,7 @@ def _carried(limit: float, before: IntArray, seconds: FloatArray, most: IntArray
     return bool(ends[chunks] == layers)
 
 
-@kernel
+@inner
 def _fill(
     limit: float, before: IntArray, seconds: FloatArray, most: IntArray, ends: IntArray, counts: IntArray
 ) -> None:
@@ -74,7 +74,7 @@ def _fill(
         left -= counts[c]
 
 
-@kernel
+@inner
 def _heaviest(counts: IntArray, before: IntArray, seconds: FloatArray) -> float:
     heaviest, a = 0.0, 0
     for c in range(len(counts)):

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from solver.candidates import IntArray
-from solver.kernels import kernel
+from solver.kernels import inner
 from solver.search_types import Draft, Layout, State, Tables, Terms
 
 SHORT: Final = 4
@@ -23,13 +23,13 @@ ALL_MOVES: Final = AIMED_MOVES + 2 * LINE_MOVES + STRETCH_MOVES + 4
 """Shares of moves: aimed at what sets the pace, along a replica or a rank, of stretches, of columns, of any two."""
 
 
-@kernel
+@inner
 def _below(number: int) -> int:
     """A random number from 0 and below ``number``."""
     return int(np.random.random() * number)  # noqa: NPY002
 
 
-@kernel
+@inner
 def _give(target: IntArray, source: IntArray, order: IntArray, draft: Draft, count: int) -> int:
     """Give the nodes of the slots ``source`` (q,) to those of ``target``; how many slots move by now."""
     for k in range(len(target)):
@@ -38,7 +38,7 @@ def _give(target: IntArray, source: IntArray, order: IntArray, draft: Draft, cou
     return count + len(target)
 
 
-@kernel
+@inner
 def _change_line(kind: int, line: IntArray, order: IntArray, draft: Draft) -> int:
     """Exchange two cells of a line (n, q), reverse a stretch or put one cell elsewhere; how many slots move."""
     if len(line) < 2:
@@ -60,7 +60,7 @@ def _change_line(kind: int, line: IntArray, order: IntArray, draft: Draft) -> in
     return count
 
 
-@kernel
+@inner
 def _exchange_stretches(grid: IntArray, order: IntArray, draft: Draft) -> int:
     """Exchange two rows of the grid from the start, to the end, or over a few columns; how many slots move."""
     rows, columns = grid.shape[0], grid.shape[1]
@@ -79,7 +79,7 @@ def _exchange_stretches(grid: IntArray, order: IntArray, draft: Draft) -> int:
     return count
 
 
-@kernel
+@inner
 def _change_columns(grid: IntArray, order: IntArray, draft: Draft) -> int:
     """Exchange two columns of the grid, or reverse the order of some rows; how many slots move."""
     rows, columns = grid.shape[0], grid.shape[1]
@@ -97,7 +97,7 @@ def _change_columns(grid: IntArray, order: IntArray, draft: Draft) -> int:
     return count
 
 
-@kernel
+@inner
 def _slow_term(layout: Layout, terms: Terms, state: State) -> int:
     """A term with a pair of slots of what sets the pace, the slowest replica or the ring after it; or -1."""
     r = int(state.cost.argmax())
@@ -115,7 +115,7 @@ def _slow_term(layout: Layout, terms: Terms, state: State) -> int:
     return chosen
 
 
-@kernel
+@inner
 def _aim(tables: Tables, state: State, draft: Draft) -> int:
     """Exchange a node of the slowest pair of what sets the pace, mostly for one near its other node."""
     t, terms, order = _slow_term(tables.layout, tables.terms, state), tables.terms, state.order
@@ -138,7 +138,7 @@ def _aim(tables: Tables, state: State, draft: Draft) -> int:
     return 2
 
 
-@kernel
+@inner
 def propose(tables: Tables, state: State, draft: Draft) -> int:
     """Write which slots a move gives which nodes; how many, 0 where the move drawn does not exist."""
     order, grid = state.order, tables.grid
@@ -163,7 +163,7 @@ def propose(tables: Tables, state: State, draft: Draft) -> int:
     return 0 if i == j else 2
 
 
-@kernel
+@inner
 def exchange(order: IntArray, position: IntArray, moved: IntArray, nodes: IntArray, count: int) -> None:
     """Make a move, or take it back: what stands in ``order`` and in ``nodes`` change places."""
     for k in range(count):

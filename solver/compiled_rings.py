@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from solver.kernels import kernel
+from solver.kernels import inner, kernel
 
 
-@kernel
+@inner
 def _gaps(link_s: FloatArray, through: IntArray, free: IntArray) -> FloatArray:
     """(4, S, S) slowest link, at least, from one node to another with 0, 1, 2 and any more of ``free`` between."""
     count = len(through)
@@ -32,7 +32,7 @@ def _gaps(link_s: FloatArray, through: IntArray, free: IntArray) -> FloatArray:
     return gap
 
 
-@kernel
+@inner
 def _extend(ring_s: FloatArray, gap: FloatArray, longer_s: FloatArray) -> None:
     """Lower ``longer_s``, the slowest link by how many others a ring took, to ``ring_s`` and then a gap (4,)."""
     for used in range(len(ring_s)):

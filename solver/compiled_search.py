@@ -24,7 +24,7 @@ from solver.compiled_terms import (
     term_seconds,
     walk_back,
 )
-from solver.kernels import kernel
+from solver.kernels import inner, kernel
 from solver.search_types import (
     Draft,
     Layout,
@@ -42,7 +42,7 @@ BREAKING: Final = 0.3
 """Share of the moves that break rules that are looked at, at the first temperature; fewer as it falls."""
 
 
-@kernel
+@inner
 def _note_path(
     r: int, pipeline: Pipeline, ends: FloatArray, delay: FloatArray, paths: Paths, rank: np.int64
 ) -> None:
@@ -51,7 +51,7 @@ def _note_path(
     walk_back(np.int64(pipeline.last[rank]), pipeline.rows, ends, delay, paths.work[r], paths.hops[r])
 
 
-@kernel
+@inner
 def _change_terms(count: int, move: int, order: IntArray, value: FloatArray, terms: Terms, draft: Draft) -> int:
     """Renew the terms of all slots moved where no switch is shared; how many are different now."""
     changed, alone, shared = 0, np.empty((0, 0), dtype=np.int64), np.empty((2, 0))
@@ -69,7 +69,7 @@ def _change_terms(count: int, move: int, order: IntArray, value: FloatArray, ter
     return changed
 
 
-@kernel
+@inner
 def _change_all(order: IntArray, value: FloatArray, terms: Terms, sharing: Sharing, draft: Draft) -> int:
     """Renew all terms, as a move may load any switch; how many are different now."""
     changed, phase = 0, sharing.phase
@@ -83,7 +83,7 @@ def _change_all(order: IntArray, value: FloatArray, terms: Terms, sharing: Shari
     return changed
 
 
-@kernel
+@inner
 def _bound_replicas(changed: int, move: int, tables: Tables, state: State, draft: Draft) -> tuple[int, int]:
     """Fill the least cost of each replica, of those with new times by their paths; how many cells and replicas.
 
@@ -126,7 +126,7 @@ def _bound_replicas(changed: int, move: int, tables: Tables, state: State, draft
     return cells, replicas
 
 
-@kernel
+@inner
 def _simulate_replicas(
     replicas: int, limit: float, tables: Tables, state: State, draft: Draft
 ) -> tuple[float, float]:
@@ -148,7 +148,7 @@ def _simulate_replicas(
     return score, step
 
 
-@kernel
+@inner
 def _accept(cells: int, replicas: int, tables: Tables, state: State, draft: Draft) -> None:
     """Make the draft the state."""
     layout, pipeline = tables.layout, tables.pipeline
@@ -167,7 +167,7 @@ def _accept(cells: int, replicas: int, tables: Tables, state: State, draft: Draf
         _note_path(r, pipeline, ends, delay, state.paths, (state.ends[r] + state.rings[0]).argmax())
 
 
-@kernel
+@inner
 def _take_back(changed: int, cells: int, count: int, layout: Layout, state: State, draft: Draft) -> None:
     """Make the state what it was before the move."""
     exchange(state.order, state.position, draft.moved, draft.nodes, count)
@@ -178,7 +178,7 @@ def _take_back(changed: int, cells: int, count: int, layout: Layout, state: Stat
         draft.work[r, s :: layout.ranks] = state.work[r, s :: layout.ranks]
 
 
-@kernel
+@inner
 def _new_draft(tables: Tables, state: State) -> Draft:
     """Room for moves, nothing changed yet."""
     size, layout, terms = len(state.order), tables.layout, len(state.value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from solver.kernels import kernel
+from solver.kernels import inner, kernel
 from solver.search_types import Compute, Exposure, IndexArray, Layout, Sharing, Terms
 
 
@@ -25,7 +25,7 @@ def event_levels(previous: IntArray, feed: IntArray) -> IntArray:
     return levels
 
 
-@kernel
+@inner
 def simulate_replica(rows: IndexArray, work: FloatArray, delay: FloatArray, ends: FloatArray) -> None:
     """Fill ``ends`` (E + 1,) of the events, counted from 1."""
     ends[0] = 0.0
@@ -36,7 +36,7 @@ def simulate_replica(rows: IndexArray, work: FloatArray, delay: FloatArray, ends
         ends[event + 1] = start + delay[rows[event, 3]] + work[rows[event, 4]]
 
 
-@kernel
+@inner
 def walk_back(
     event: np.int64, rows: IndexArray, ends: FloatArray, delay: FloatArray, work: FloatArray, hops: FloatArray
 ) -> None:
@@ -54,7 +54,7 @@ def walk_back(
             event = np.int64(row[0])
 
 
-@kernel
+@inner
 def share_switches(order: IntArray, terms: Terms, sharing: Sharing, shared: FloatArray) -> None:
     """Fill the seconds (phases, 2, W) in which each switch passes what each phase sends up and down."""
     above, bytes_per_s, sent_bytes, phase = sharing
@@ -69,7 +69,7 @@ def share_switches(order: IntArray, terms: Terms, sharing: Sharing, shared: Floa
                     shared[phase[t], 1, down] += sent_bytes[p] / bytes_per_s[down]
 
 
-@kernel
+@inner
 def term_seconds(t: int, order: IntArray, terms: Terms, above: IntArray, shared: FloatArray) -> float:
     """The slowest pair of a term, or the slowest switch (2, W) on the way of a pair that sends anything."""
     worst: float = terms.floor[t]
@@ -86,7 +86,7 @@ def term_seconds(t: int, order: IntArray, terms: Terms, above: IntArray, shared:
     return worst
 
 
-@kernel
+@inner
 def fill_cell_work(s: int, ranks: int, cell: FloatArray, compute: Compute, work: FloatArray) -> None:
     """Fill the durations in ``work`` (E C,) of the chunks on rank ``s`` from the terms (1 + X,) of its cell."""
     duration_s, count, hidden = compute
@@ -99,7 +99,7 @@ def fill_cell_work(s: int, ranks: int, cell: FloatArray, compute: Compute, work:
             work[kind * chunks + c] = total
 
 
-@kernel
+@inner
 def expose_rings(value: FloatArray, layout: Layout, exposure: Exposure, rings: FloatArray) -> None:
     """Fill the exposed reductions and gathers (2, P)."""
     kinds = (layout.gathers - layout.reduces) // layout.ranks
@@ -111,7 +111,7 @@ def expose_rings(value: FloatArray, layout: Layout, exposure: Exposure, rings: F
         rings[0, s], rings[1, s] = max(0.0, reduce), max(0.0, gather)
 
 
-@kernel
+@inner
 def latest_end(ends: FloatArray, reduce: FloatArray) -> float:
     """When the last of a replica's ranks has reduced its gradients."""
     latest = 0.0
@@ -121,7 +121,7 @@ def latest_end(ends: FloatArray, reduce: FloatArray) -> float:
     return latest
 
 
-@kernel
+@inner
 def score_of(
     cost: FloatArray, rings: FloatArray, optimizer_s: FloatArray, mean_weight: float
 ) -> tuple[float, float]:

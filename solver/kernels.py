@@ -4,33 +4,51 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import caching
+from numba.core.typing.templates import builtin_registry
+from numba.np import arrayobj
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
 
+def _compiled(function: _Function, **options: object) -> _Function:
+    """``function``, compiled at its first call; no C program calls it and no variable of a kernel holds it."""
+    # not among the arguments of Numba's stubs
+    doors: dict[str, Any] = {"no_cfunc_wrapper": True, **options}
+    return cast("_Function", numba.njit(function, nogil=True, **doors))
+
+
 def kernel(function: _Function) -> _Function:
     """Compile ``function`` at its first call, to run without Python's global lock, and keep the code on disk."""
-    return cast("_Function", numba.njit(function, cache=True, nogil=True))
+    return _compiled(function, cache=True)
+
+
+def inner(function: _Function) -> _Function:
+    """A kernel that only kernels call: Python would crash.
+
+    To take apart the arrays that Python may pass costs the compiler as much as most functions do.
+    """
+    return _compiled(function, cache=True, no_cpython_wrapper=True)
+
+
+def enclosed(function: _Function) -> _Function:
+    """An inner kernel that calls what the function around it was given; its code is kept with its callers."""
+    return _compiled(function, error_model="numpy", no_cpython_wrapper=True)
 
 
 def inlined(function: _Function) -> _Function:
     """Compile ``function`` into each kernel that calls it, where a call would cost more than what it does."""
-    return cast("_Function", numba.njit(function, cache=True, nogil=True, inline="always"))
+    return _compiled(function, cache=True, inline="always")
 
 
 def relaxed(*freedoms: str) -> Callable[[_Function], _Function]:
     """A kernel whose sums the compiler may rearrange: ``freedoms`` are LLVM's names of fast-math flags."""
-
-    def compiled(function: _Function) -> _Function:
-        return cast("_Function", numba.njit(function, cache=True, nogil=True, fastmath=set(freedoms)))
-
-    return compiled
+    return partial(_compiled, cache=True, fastmath=set(freedoms))
 
 
 @cache
@@ -68,3 +86,16 @@ class UserFolder(_StampedByAllSources, caching.UserWideCacheLocator):
 numba.config.CACHE_LOCATOR_CLASSES = ",".join(  # type: ignore[attr-defined]
     f"{each.__module__}.{each.__qualname__}" for each in (ConfiguredFolder, SourceFolder, UserFolder)
 )
+
+
+def _one_message_for_sizes() -> None:
+    """Say that arrays differ in size without their sizes: Numba's message would compile its strings everywhere.
+
+    That is four seconds in each process that compiles a loop with ``a[:] = b``.
+    """
+    for template in builtin_registry.functions:
+        if getattr(template, "_overload_func", None) is arrayobj.ol_raise_with_shape_context_cpu:
+            template._overload_func = staticmethod(arrayobj.ol_raise_with_shape_context_generic)  # noqa: SLF001
+
+
+_one_message_for_sizes()

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-import numba
 import numpy as np
 
-from solver.kernels import inlined
+from solver.kernels import enclosed, inlined
 
 S = TypeVar("S")
 P = TypeVar("P")
@@ -35,7 +34,7 @@ def annealer(
     accept: Callable[[S, P, M], None],
     reject: Callable[[S, P, M], None],
 ) -> Callable[[S, P, Schedule], None]:
-    """Simulated annealing with compiled parts: a compiled function of a state, an objective and a schedule.
+    """Simulated annealing with compiled parts: a function of a state, an objective and a schedule, for kernels.
 
     ``propose`` draws a move.  ``judge`` tries it and returns by how much the objective grows, infinite for a move
     that is not allowed.  One that lowers it, or grows it by x with probability ``exp(-x / temperature)``, goes to
@@ -43,7 +42,7 @@ def annealer(
     geometrically.
     """
 
-    @numba.njit(nogil=True, error_model="numpy")
+    @enclosed
     def anneal(state: S, objective: P, schedule: Schedule) -> None:
         np.random.seed(schedule.seed)  # noqa: NPY002
         temperature = schedule.hot

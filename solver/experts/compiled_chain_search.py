@@ -13,7 +13,7 @@ import numpy as np
 from solver.candidates import FloatArray, IntArray
 from solver.experts.compiled_annealing import Schedule, annealer, below
 from solver.experts.compiled_chain_worth import followed
-from solver.kernels import kernel
+from solver.kernels import inner, kernel
 
 _LEAST_GAIN = 1e-12
 _SLOWEST = 3
@@ -40,7 +40,7 @@ class ChainState(NamedTuple):
     slowest: IntArray
 
 
-@kernel
+@inner
 def _slower(state: ChainState, layer: int, a: int, b: int, after: tuple[float, float]) -> float:
     """By how much the slowest rank of a layer gets slower when ranks ``a`` and ``b`` have the loads ``after``."""
     rest = 0.0
@@ -51,7 +51,7 @@ def _slower(state: ChainState, layer: int, a: int, b: int, after: tuple[float, f
     return float(max(after[0], after[1], rest) - state.load[layer, state.slowest[layer, 0]])
 
 
-@kernel
+@inner
 def _loads_after(state: ChainState, layer: int, e: int, f: int) -> tuple[float, float]:
     """Loads of the ranks of two experts of a layer, once these have exchanged ranks."""
     a, b = state.ranks[layer, e], state.ranks[layer, f]
@@ -59,7 +59,7 @@ def _loads_after(state: ChainState, layer: int, e: int, f: int) -> tuple[float, 
     return state.load[layer, a] - less / state.speeds[a], state.load[layer, b] + less / state.speeds[b]
 
 
-@kernel
+@inner
 def _saved(state: ChainState, layer: int, e: int, f: int) -> float:
     """Worth gained by an exchange of two experts of a layer, loads aside."""
     here = state.flow[layer]
@@ -67,7 +67,7 @@ def _saved(state: ChainState, layer: int, e: int, f: int) -> float:
     return float(here[b, e] + here[a, f] - here[a, e] - here[b, f])
 
 
-@kernel
+@inner
 def _gain(state: ChainState, price: float, layer: int, e: int, f: int) -> float:
     """Gain of an exchange of two experts of a layer: worth gained less the price of load."""
     gain = _saved(state, layer, e, f)
@@ -77,7 +77,7 @@ def _gain(state: ChainState, price: float, layer: int, e: int, f: int) -> float:
     return gain
 
 
-@kernel
+@inner
 def _exchange(state: ChainState, layer: int, e: int, f: int) -> None:
     """Let two experts of a layer exchange their ranks."""
     a, b = state.ranks[layer, e], state.ranks[layer, f]
@@ -90,7 +90,7 @@ def _exchange(state: ChainState, layer: int, e: int, f: int) -> None:
         _follow(state.flow[layer + 1], state.onward[layer, e], state.onward[layer, f], state.worth, a, b)
 
 
-@kernel
+@inner
 def _follow(flow: FloatArray, first: FloatArray, second: FloatArray, worth: FloatArray, a: int, b: int) -> None:
     """The transitions of an expert that goes from rank ``a`` to ``b`` and of one that comes back, in ``flow``."""
     for g in range(len(worth)):
@@ -100,7 +100,7 @@ def _follow(flow: FloatArray, first: FloatArray, second: FloatArray, worth: Floa
                 flow[g, f] += change * (first[f] - second[f])
 
 
-@kernel
+@inner
 def _sort_slowest(load: FloatArray, slowest: IntArray) -> None:
     """Put the ranks with the greatest ``load`` (G,) into ``slowest``, the slowest first."""
     slowest[:] = -1
@@ -134,14 +134,14 @@ def chain_state(
     return ChainState(onward, back, ranks, worth, shares, speeds, flow, load, slowest)
 
 
-@kernel
+@inner
 def _propose(state: ChainState, _: float) -> tuple[int, int, int]:
     """Two experts of a layer."""
     layers, experts = state.ranks.shape
     return below(layers), below(experts), below(experts)
 
 
-@kernel
+@inner
 def _judge(state: ChainState, price: float, move: tuple[int, int, int]) -> float:
     """Worth that an exchange loses; none on one rank."""
     layer, e, f = move
@@ -150,12 +150,12 @@ def _judge(state: ChainState, price: float, move: tuple[int, int, int]) -> float
     return float(-_gain(state, price, layer, e, f))
 
 
-@kernel
+@inner
 def _accept(state: ChainState, _: float, move: tuple[int, int, int]) -> None:
     _exchange(state, move[0], move[1], move[2])
 
 
-@kernel
+@inner
 def _reject(_: ChainState, __: float, ___: tuple[int, int, int]) -> None:
     return
 
@@ -185,7 +185,7 @@ def improve_chain(state: ChainState, price: float) -> None:
                     changed[layer : layer + 3] = True
 
 
-@kernel
+@inner
 def _improve_layer(state: ChainState, price: float, layer: int) -> bool:
     """One round of exchanges in a layer; whether any helped.
 
@@ -222,7 +222,7 @@ def _improve_layer(state: ChainState, price: float, layer: int) -> bool:
     return helped
 
 
-@kernel
+@inner
 def _most_gains(here: FloatArray, held: IntArray, rank: int, most: FloatArray) -> None:
     """Fill ``most[rank]``: the most that any expert of a rank gains on each other rank."""
     for g in range(len(here)):
@@ -231,7 +231,7 @@ def _most_gains(here: FloatArray, held: IntArray, rank: int, most: FloatArray) -
             most[rank, g] = max(most[rank, g], here[g, e] - here[rank, e])
 
 
-@kernel
+@inner
 def _relief(state: ChainState, layer: int, left: float, found: IntArray) -> tuple[float, float]:
     """Exchange with an expert of a layer's slowest rank that makes it faster at the least loss.
 

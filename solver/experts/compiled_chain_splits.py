@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from solver.kernels import kernel
+from solver.kernels import inner, kernel
 
 
-@kernel
+@inner
 def _most(masses: FloatArray) -> FloatArray:
     """(K,) the greatest entry of each column."""
     most = np.zeros(masses.shape[1])

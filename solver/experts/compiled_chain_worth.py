@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from solver.kernels import kernel
+from solver.kernels import inner, kernel
 
 _PATIENCE, _PROGRESS = 8, 1e-4
 """Rounds of prices without so much progress, as a share, end the search for better ones."""
 
 
-@kernel
+@inner
 def followed(onward: FloatArray, back: FloatArray, ranks: IntArray, worth: FloatArray) -> FloatArray:
     """(L, G, E) what each expert would save on each rank with the maps ``ranks`` (L, E) of both neighbours.
 
@@ -88,7 +88,7 @@ def partners(table: FloatArray, size: int, rounds: int) -> float:
     return best
 
 
-@kernel
+@inner
 def _greatest(values: FloatArray, chosen: IntArray) -> float:
     """The sum of the greatest of ``values``, as many as ``chosen`` has; it starts with some and ends with these."""
     taken = np.zeros(len(values), dtype=np.bool_)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from solver.candidates import BoolArray, FloatArray, IntArray
-from solver.kernels import kernel
+from solver.kernels import inner, kernel
 
 _BELOW = 1.0 - 1e-10
 """A map is better where its slowest rank carries less than this share of what the best one's does."""
@@ -39,7 +39,7 @@ class _Search(NamedTuple):
     on: BoolArray
 
 
-@kernel
+@inner
 def _sorted_copies(search: _Search, counts: IntArray) -> None:
     """List the copies for (E,) ``counts``, the heaviest first, copies of one expert side by side."""
     pieces = search.shares / counts
@@ -53,7 +53,7 @@ def _sorted_copies(search: _Search, counts: IntArray) -> None:
         search.after[index] = search.after[index + 1] + search.piece[index]
 
 
-@kernel
+@inner
 def _fits(search: _Search, index: int, rank: int) -> bool:
     """Whether the copy ``index`` may lie on ``rank`` of a better map that puts earlier copies where they are.
 
@@ -73,7 +73,7 @@ def _fits(search: _Search, index: int, rank: int) -> bool:
     return True
 
 
-@kernel
+@inner
 def _room(search: _Search) -> float:
     """Load that ranks with free slots can take on below the limit."""
     total, size = 0.0, search.held.shape[1]
@@ -83,7 +83,7 @@ def _room(search: _Search) -> float:
     return total
 
 
-@kernel
+@inner
 def _put(search: _Search, index: int, rank: int, sign: int) -> None:
     """Put the copy ``index`` on ``rank`` (1), or take it away (-1)."""
     search.load[rank] += sign * search.piece[index]
@@ -91,7 +91,7 @@ def _put(search: _Search, index: int, rank: int, sign: int) -> None:
     search.on[rank, search.expert[index]] = sign > 0
 
 
-@kernel
+@inner
 def _keep(search: _Search) -> None:
     """Note the map of all copies where they are as the best."""
     loads = np.zeros(len(search.speeds))
@@ -104,7 +104,7 @@ def _keep(search: _Search) -> None:
     search.limit[0] = (loads / search.speeds).max()
 
 
-@kernel
+@inner
 def _pack(search: _Search, least: float) -> None:
     """Look for better maps of the listed copies, one copy after the other, until none is left or no node."""
     search.load[:] = 0.0
@@ -136,13 +136,13 @@ def _pack(search: _Search, least: float) -> None:
             search.place[index] = -1
 
 
-@kernel
+@inner
 def _fewest(search: _Search, expert: int, fastest: float) -> int:
     """Fewest copies of an expert with which each is lighter than the limit of the fastest rank."""
     return max(1, int(np.floor(search.shares[expert] / (search.limit[0] * fastest * _BELOW))) + 1)
 
 
-@kernel
+@inner
 def _most(search: _Search, counts: IntArray, expert: int, fastest: float) -> int:
     """Most copies of an expert for which slots are left beside earlier ``counts`` and the fewest of later ones."""
     free = len(search.place)

@@ -14,7 +14,7 @@ from solver.experts.compiled_annealing import Schedule, annealer, below
 from solver.experts.compiled_map import LayerCase, LayerMap, Move, allowed, near_parts, opened, relocate, take_back
 from solver.experts.compiled_node_time import NodeCase, crossings, fill_needs, node_state
 from solver.experts.compiled_reach import rank_needs
-from solver.kernels import kernel
+from solver.kernels import inner, kernel
 
 _LESS: Final = 1.0 - 1e-12
 
@@ -37,7 +37,7 @@ class FewCase(NamedTuple):
     speeds: FloatArray
 
 
-@kernel
+@inner
 def _fill_parts(case: FewCase, row: IntArray, totals: IntArray, near: bool, parts: FloatArray) -> None:
     """Fill (S,) with the share of its expert's selections that each slot serves."""
     if not near:
@@ -56,7 +56,7 @@ def _fill_parts(case: FewCase, row: IntArray, totals: IntArray, near: bool, part
             parts[at[index]] = served[index]
 
 
-@kernel
+@inner
 def _here(case: FewCase, row: IntArray, totals: IntArray, near: bool) -> float:
     """Seconds of the slowest rank's products and of the busiest rank's links inside its node."""
     ranks, slowest, parts = len(case.speeds), 0.0, np.zeros(len(row))
@@ -76,7 +76,7 @@ def _here(case: FewCase, row: IntArray, totals: IntArray, near: bool) -> float:
     return here
 
 
-@kernel
+@inner
 def most_beside(case: FewCase, row: IntArray) -> float:
     """The most that (S,) ``row`` takes under any term, beside its reference."""
     experts, nodes = len(case.nodes.shares), len(case.nodes.node_speeds)
@@ -108,7 +108,7 @@ class _Search(NamedTuple):
     best: IntArray
 
 
-@kernel
+@inner
 def _propose(layer: LayerMap, _: _Search) -> Move:
     """Swap two slots, or give a slot another expert."""
     held = layer.held
@@ -119,7 +119,7 @@ def _propose(layer: LayerMap, _: _Search) -> Move:
     return Move(g, i, h, j, held[g, i], held[h, j])
 
 
-@kernel
+@inner
 def _judge(layer: LayerMap, search: _Search, move: Move) -> float:
     """Try a move; growth of the most that the map takes."""
     if not allowed(layer, move):
@@ -129,7 +129,7 @@ def _judge(layer: LayerMap, search: _Search, move: Move) -> float:
     return float(search.worst[1] - search.worst[0])
 
 
-@kernel
+@inner
 def _accept(layer: LayerMap, search: _Search, _: Move) -> None:
     search.worst[0] = search.worst[1]
     if search.worst[0] < search.worst[2] * _LESS:
@@ -137,7 +137,7 @@ def _accept(layer: LayerMap, search: _Search, _: Move) -> None:
         search.best[:] = layer.held.ravel()
 
 
-@kernel
+@inner
 def _reject(layer: LayerMap, _: _Search, move: Move) -> None:
     take_back(layer, move)
 

@@ -13,7 +13,7 @@ import numpy as np
 from solver.candidates import FloatArray, IntArray
 from solver.experts.compiled_annealing import Schedule, annealer, below
 from solver.experts.compiled_map import LayerCase, LayerMap, Move, allowed, holds, opened, put, take_back
-from solver.kernels import kernel
+from solver.kernels import inner, kernel
 
 
 class Frontier(NamedTuple):
@@ -42,7 +42,7 @@ class _Moves(NamedTuple):
     frontier: Frontier
 
 
-@kernel
+@inner
 def _excess(load: FloatArray, speeds: FloatArray, limit: float) -> float:
     """Load of ranks above ``limit``."""
     total = 0.0
@@ -52,7 +52,7 @@ def _excess(load: FloatArray, speeds: FloatArray, limit: float) -> float:
     return total
 
 
-@kernel
+@inner
 def _dearer(price: FloatArray, move: Move) -> float:
     """Growth of the price of all loads by a move."""
     growth = price[move.h, move.expert] - price[move.h, move.other]
@@ -61,7 +61,7 @@ def _dearer(price: FloatArray, move: Move) -> float:
     return float(growth)
 
 
-@kernel
+@inner
 def _returning(layer: LayerMap, search: _Moves) -> Move:
     """A move that brings an expert back to where the running map has it; one of nothing if none was met."""
     held, before = layer.held, search.before
@@ -79,7 +79,7 @@ def _returning(layer: LayerMap, search: _Moves) -> Move:
     return Move(0, -1, h, 0, expert, expert)
 
 
-@kernel
+@inner
 def _source(layer: LayerMap, price: FloatArray, expert: int) -> int:
     """A rank with ``expert``, one that loaded it if there is any."""
     for index in range(layer.counts[expert]):
@@ -88,7 +88,7 @@ def _source(layer: LayerMap, price: FloatArray, expert: int) -> int:
     return int(layer.where[expert, 0])
 
 
-@kernel
+@inner
 def _propose(layer: LayerMap, search: _Moves) -> Move:
     """Half of the moves start from the slowest rank, a quarter lead back towards the running map."""
     held = layer.held
@@ -106,7 +106,7 @@ def _propose(layer: LayerMap, search: _Moves) -> Move:
     return Move(h, -1, g, i, below(len(layer.counts)), held[g, i])
 
 
-@kernel
+@inner
 def _judge(layer: LayerMap, search: _Moves, move: Move) -> float:
     """Try a move; growth of prices and weighted excess."""
     if not allowed(layer, move):
@@ -118,19 +118,19 @@ def _judge(layer: LayerMap, search: _Moves, move: Move) -> float:
     return float(dearer + search.weight * (excess - search.sums[1]))
 
 
-@kernel
+@inner
 def _accept(layer: LayerMap, search: _Moves, _: Move) -> None:
     layer.loads[:] = layer.tried
     search.sums[:2] = search.sums[2:]
     _note(layer, search)
 
 
-@kernel
+@inner
 def _reject(layer: LayerMap, _: _Moves, move: Move) -> None:
     take_back(layer, move)
 
 
-@kernel
+@inner
 def _note(layer: LayerMap, search: _Moves) -> None:
     """Keep the map if it is the best for its number of loads."""
     held, frontier = layer.held, search.frontier
@@ -146,13 +146,13 @@ def _note(layer: LayerMap, search: _Moves) -> None:
             frontier.maps[loads] = held
 
 
-@kernel
+@inner
 def _over(load: float, limit: float) -> float:
     """Load above the limit."""
     return max(0.0, load - limit)
 
 
-@kernel
+@inner
 def _best_swap(layer: LayerMap, search: _Moves, top: int) -> tuple[float, Move]:
     """The swap with a slot of rank ``top`` that lowers the excess most for its price, and by how much."""
     best, found = 1e-9, Move(0, -1, 0, 0, 0, 0)
@@ -178,13 +178,13 @@ def _best_swap(layer: LayerMap, search: _Moves, top: int) -> tuple[float, Move]:
     return best, found
 
 
-@kernel
+@inner
 def _for_its_price(less: float, dearer: float) -> float:
     """Excess taken off for each load's price."""
     return less / dearer if dearer > 0 else less * 1e3
 
 
-@kernel
+@inner
 def _less_by_copy(layer: LayerMap, limit: float, move: Move) -> float:
     """Excess taken off by a further copy, on the ranks of both experts alone: putting each move costs much more."""
     a, b, counts, load, speeds = move.expert, move.other, layer.counts, layer.loads[0], layer.speeds
@@ -205,7 +205,7 @@ def _less_by_copy(layer: LayerMap, limit: float, move: Move) -> float:
     return less
 
 
-@kernel
+@inner
 def _best_move(layer: LayerMap, search: _Moves) -> Move:
     """The move of a slot of the slowest rank, or copy of its experts, that lowers excess most for its price.
 
@@ -231,7 +231,7 @@ def _best_move(layer: LayerMap, search: _Moves) -> Move:
     return found
 
 
-@kernel
+@inner
 def _descend(layer: LayerMap, search: _Moves) -> None:
     """The best move, one after the other, until no rank exceeds the limit or none helps."""
     for _ in range(len(search.frontier.slowest)):

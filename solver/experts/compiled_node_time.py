@@ -13,7 +13,7 @@ import numpy as np
 
 from solver.candidates import FloatArray, IntArray
 from solver.experts.compiled_reach import even_shares, measured_needs, node_needs, served_shares
-from solver.kernels import kernel
+from solver.kernels import inner, kernel
 
 _EVEN: Final = 0.1
 """Weight of the mean load of nodes beside the maximum: it leads over plateaus."""
@@ -101,13 +101,13 @@ def crossings(needs: FloatArray) -> tuple[float, float]:
     return busiest, mean / nodes
 
 
-@kernel
+@inner
 def _crossing(case: NodeCase, needs: FloatArray) -> float:
     busiest, mean = crossings(needs)
     return (1.0 - case.crossing_mean) * busiest + case.crossing_mean * mean
 
 
-@kernel
+@inner
 def layer_seconds(
     case: NodeCase, node_loads: FloatArray, hottest: float, near: FloatArray, even: FloatArray
 ) -> float:
@@ -133,7 +133,7 @@ def layer_seconds(
     return float((1.0 - _BETTER_CHOICE) * worst + _BETTER_CHOICE * total)
 
 
-@kernel
+@inner
 def _reach(experts: int, sources: int, nodes: int) -> Reach:
     return Reach(
         np.zeros((experts, sources, nodes)),
@@ -144,7 +144,7 @@ def _reach(experts: int, sources: int, nodes: int) -> Reach:
     )
 
 
-@kernel
+@inner
 def serve(counts: IntArray, served: FloatArray) -> None:
     """Fill (M, N) what copies in each node serve of one expert."""
     if len(served) > 1:

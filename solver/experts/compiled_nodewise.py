@@ -13,7 +13,7 @@ import numpy as np
 from solver.candidates import FloatArray, IntArray
 from solver.experts.compiled_annealing import Schedule, annealer, below, chance
 from solver.experts.compiled_node_time import NodeCase, NodeState, Reach, layer_seconds, node_state, renewed, serve
-from solver.kernels import kernel
+from solver.kernels import inner, kernel
 
 _SWAPS: Final = 0.7
 """Share of exchanges among the proposals for slots whose expert has other copies."""
@@ -54,7 +54,7 @@ class _Search(NamedTuple):
     best: IntArray
 
 
-@kernel
+@inner
 def _propose(state: NodeState, search: _Search) -> Proposal:
     """A random proposal.  New experts are drawn by load: copies of hot ones pay."""
     heavier = search.heavier
@@ -79,7 +79,7 @@ def _propose(state: NodeState, search: _Search) -> Proposal:
     return Proposal(True, node, slot, other, other_slot, first, second)
 
 
-@kernel
+@inner
 def _possible(case: NodeCase, state: NodeState, move: Proposal) -> bool:
     """Whether every node keeps at most one copy of an expert for each of its ranks, and something changes."""
     if move.first == move.second or state.counts[move.second, move.node] >= case.ranks:
@@ -87,7 +87,7 @@ def _possible(case: NodeCase, state: NodeState, move: Proposal) -> bool:
     return not move.swap or bool(state.counts[move.first, move.other] < case.ranks)
 
 
-@kernel
+@inner
 def _count(case: NodeCase, state: NodeState, move: Proposal, sign: int) -> None:
     """Do (1) or undo (-1) a proposal in the counts of copies and their loads."""
     first, second = move.first, move.second
@@ -103,7 +103,7 @@ def _count(case: NodeCase, state: NodeState, move: Proposal, sign: int) -> None:
     state.copy_loads[second] = case.shares[second] / state.totals[second]
 
 
-@kernel
+@inner
 def _carry(reach: Reach, expert: int, old: int, new: int) -> None:
     """Change the new needs by moving the only copy of ``expert`` from one node to another."""
     sources = len(reach.needs)
@@ -114,7 +114,7 @@ def _carry(reach: Reach, expert: int, old: int, new: int) -> None:
             reach.new_needs[source, new] += reach.slopes[expert, source, new]
 
 
-@kernel
+@inner
 def _reshare(reach: Reach, counts: IntArray, expert: int) -> None:
     """Change the new needs by the copies of ``expert`` that are counted now."""
     serve(counts[expert], reach.new_served)
@@ -126,7 +126,7 @@ def _reshare(reach: Reach, counts: IntArray, expert: int) -> None:
                 reach.new_needs[source, node] += reach.slopes[expert, source, node] * change
 
 
-@kernel
+@inner
 def _reached(reach: Reach, state: NodeState, move: Proposal) -> None:
     """The new needs after a proposal that stands in the counts."""
     reach.new_needs[:] = reach.needs
@@ -140,7 +140,7 @@ def _reached(reach: Reach, state: NodeState, move: Proposal) -> None:
         _reshare(reach, state.counts, move.second)
 
 
-@kernel
+@inner
 def _seconds_after(case: NodeCase, state: NodeState, move: Proposal) -> float:
     """Smoothed seconds after a proposal, which is left in the counts; the new loads and needs stand beside."""
     first, second = move.first, move.second
@@ -160,7 +160,7 @@ def _seconds_after(case: NodeCase, state: NodeState, move: Proposal) -> float:
     return layer_seconds(case, state.new_loads, hottest, state.near.new_needs, state.even.new_needs)
 
 
-@kernel
+@inner
 def _take(state: NodeState, move: Proposal) -> None:
     state.held[move.node, move.slot] = move.second
     if move.swap:
@@ -175,7 +175,7 @@ def _take(state: NodeState, move: Proposal) -> None:
         serve(state.counts[expert], state.even.served[expert])
 
 
-@kernel
+@inner
 def _judge(state: NodeState, search: _Search, move: Proposal) -> float:
     """Try a proposal; growth of the smoothed seconds."""
     if not _possible(search.case, state, move):
@@ -184,7 +184,7 @@ def _judge(state: NodeState, search: _Search, move: Proposal) -> float:
     return float(search.seconds[1] - search.seconds[0])
 
 
-@kernel
+@inner
 def _accept(state: NodeState, search: _Search, move: Proposal) -> None:
     _take(state, move)
     search.seconds[0] = search.seconds[1]
@@ -193,12 +193,12 @@ def _accept(state: NodeState, search: _Search, move: Proposal) -> None:
         _renew(state, search)
 
 
-@kernel
+@inner
 def _reject(state: NodeState, search: _Search, move: Proposal) -> None:
     _count(search.case, state, move, -1)
 
 
-@kernel
+@inner
 def _renew(state: NodeState, search: _Search) -> None:
     """Work slopes and seconds out anew, and keep the map if it is the best."""
     search.accepted[0] = 0

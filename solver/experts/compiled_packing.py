@@ -10,7 +10,7 @@ import numpy as np
 
 from solver.candidates import FloatArray, IntArray
 from solver.experts.compiled_map import LayerCase, LayerMap, Move, allowed, opened, put
-from solver.kernels import kernel
+from solver.kernels import inner, kernel
 
 
 @kernel
@@ -43,7 +43,7 @@ def packed(pieces: FloatArray, experts: IntArray, speeds: FloatArray, size: int)
     return held
 
 
-@kernel
+@inner
 def _exchange_in(held: IntArray, filled: IntArray, load: FloatArray, expert: int, piece: float) -> None:
     """Put ``expert`` on a rank without it and move what lay there to a rank with room: there always is one."""
     ranks, size = held.shape
@@ -62,7 +62,7 @@ def _exchange_in(held: IntArray, filled: IntArray, load: FloatArray, expert: int
                     return
 
 
-@kernel
+@inner
 def _best_swap(layer: LayerMap, top: int) -> Move:
     """The swap with a slot of rank ``top`` that leaves the slower of both fastest; none: ``h`` = ``top``."""
     held, load, speeds = layer.held, layer.loads[0], layer.speeds

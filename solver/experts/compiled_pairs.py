@@ -12,13 +12,13 @@ import numpy as np
 
 from solver.candidates import FloatArray, IntArray
 from solver.experts.compiled_annealing import Schedule, annealer, below
-from solver.kernels import inlined, kernel
+from solver.kernels import inlined, inner, kernel
 
 STEP: Final = 0.002
 """The pairs are pushed below a limit that lies so much (relatively) under the heaviest pair of the best counts."""
 
 
-@kernel
+@inner
 def _sorted_pieces(shares: FloatArray, counts: IntArray, slots: int) -> FloatArray:
     """(S,) what each copy carries, ascending."""
     pieces, filled = np.empty(slots), 0
@@ -30,7 +30,7 @@ def _sorted_pieces(shares: FloatArray, counts: IntArray, slots: int) -> FloatArr
     return pieces
 
 
-@kernel
+@inner
 def _excess(pieces: FloatArray, limit: float) -> float:
     """By how much the pairs exceed ``limit``, all together."""
     total, last = 0.0, len(pieces) - 1
@@ -39,7 +39,7 @@ def _excess(pieces: FloatArray, limit: float) -> float:
     return total
 
 
-@kernel
+@inner
 def _heaviest_pair(pieces: FloatArray) -> float:
     """The heaviest pair."""
     heaviest, last = 0.0, len(pieces) - 1
@@ -48,7 +48,7 @@ def _heaviest_pair(pieces: FloatArray) -> float:
     return heaviest
 
 
-@kernel
+@inner
 def _exchanged(old: FloatArray, new: FloatArray, thin: float, r: int, thick: float, c: int) -> None:
     """Fill ``new`` from ``old``, both ascending: a copy moved from the expert ``thin``, ``r`` to ``thick``, ``c``.
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from solver.kernels import kernel
+from solver.kernels import inner, kernel
 
 LIGHT: Final = 5
 """Counts of light copies that are told apart for each expert."""
@@ -49,7 +49,7 @@ def shown_by_slopes(shares: FloatArray, limit: float, slots: int, size: int, flo
     return False
 
 
-@kernel
+@inner
 def _slope_value(shares: FloatArray, limit: float, slots: int, size: int, floor: float, price: float) -> float:
     """Least sum over experts of ``r (value(w / r) + price)``, minus ``price`` times the slots; ``price >= floor``.
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from solver.kernels import kernel
+from solver.kernels import inner, kernel
 
 _MOST_LIKELY = 0.95
 """Experts that nearly every token selects are taken as this likely, so that their weights stay finite."""
@@ -40,7 +40,7 @@ def served_shares(counts: IntArray, served: FloatArray) -> None:
                 served[source, node] = 1.0 if node == source else 0.0
 
 
-@kernel
+@inner
 def even_shares(counts: IntArray, served: FloatArray) -> None:
     """Fill (1, N) ``served[0, n]``: what copies in n serve of tokens from any node, if each copy is as likely."""
     total = 0
@@ -50,7 +50,7 @@ def even_shares(counts: IntArray, served: FloatArray) -> None:
         served[0, node] = counts[node] / total
 
 
-@kernel
+@inner
 def _multiply_in(product: FloatArray, factor: FloatArray) -> None:
     """Multiply (a + 1, k + 1) ``product`` by ``1 + y factor(z)``, in place."""
     groups, order = product.shape[0] - 1, product.shape[1] - 1
@@ -62,7 +62,7 @@ def _multiply_in(product: FloatArray, factor: FloatArray) -> None:
             product[chosen, degree] += added
 
 
-@kernel
+@inner
 def _group_slopes(factors: FloatArray, active_groups: int, slopes: FloatArray) -> float:
     """Fill (H, k + 1) how the weight of all sets grows with each coefficient of ``factors``; return that weight."""
     groups, order = factors.shape[0], factors.shape[1] - 1
@@ -87,7 +87,7 @@ def _group_slopes(factors: FloatArray, active_groups: int, slopes: FloatArray) -
     return float(before[groups, active_groups, order])
 
 
-@kernel
+@inner
 def _group_factors(weights: FloatArray, factors: FloatArray) -> None:
     """Fill (H, k + 1) the polynomial ``prod (1 + weight z)`` of each group of consecutive experts."""
     groups, order = factors.shape[0], factors.shape[1] - 1
@@ -101,7 +101,7 @@ def _group_factors(weights: FloatArray, factors: FloatArray) -> None:
                 factors[group, degree] += weight * factors[group, degree - 1]
 
 
-@kernel
+@inner
 def _slope(weight: float, factor: FloatArray, slopes: FloatArray) -> float:
     """How the weight of all sets grows with the weight of one expert of the group with this ``factor``."""
     without, slope = 1.0, slopes[1]
@@ -140,7 +140,7 @@ def router_weights(shares: FloatArray, active: int, groups: int, active_groups: 
     return np.asarray(weights * (active / weights.sum()))
 
 
-@kernel
+@inner
 def all_sets(weights: FloatArray, active: int, groups: int, active_groups: int) -> float:
     """The weight of all sets of experts that a token can select."""
     factors, slopes = np.empty((groups, active + 1)), np.empty((groups, active + 1))
@@ -149,7 +149,7 @@ def all_sets(weights: FloatArray, active: int, groups: int, active_groups: int) 
     return total
 
 
-@kernel
+@inner
 def node_needs(
     weights: FloatArray,
     served: FloatArray,
@@ -187,7 +187,7 @@ def node_needs(
                     slopes[expert, source, node] = weights[expert] * slope / everything
 
 
-@kernel
+@inner
 def measured_needs(
     shares: FloatArray, pairs: FloatArray, active: int, served: FloatArray, needs: FloatArray, slopes: FloatArray
 ) -> None:
@@ -217,7 +217,7 @@ def measured_needs(
                 slopes[expert, source, node] = by_share * shares[expert] + by_pairs * 2.0 * with_others[expert]
 
 
-@kernel
+@inner
 def _beta_binomial_need(share: float, together: float, active: int) -> tuple[float, float, float]:
     """How likely any of k selections falls to a node, and its slopes by ``share`` and by ``together``.
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from solver.kernels import kernel
+from solver.kernels import inner, kernel
 
 
-@kernel
+@inner
 def _gain(shares: FloatArray, counts: IntArray, on_node: IntArray, expert: int, leave: int, enter: int) -> float:
     """Gain of the share inside nodes when a copy of ``expert`` goes from node ``leave`` to ``enter``.
 
@@ -23,7 +23,7 @@ def _gain(shares: FloatArray, counts: IntArray, on_node: IntArray, expert: int, 
     return float(shares[expert] * (after - before))
 
 
-@kernel
+@inner
 def _swap_gain(
     shares: FloatArray, counts: IntArray, on_node: IntArray, one: IntArray, other: IntArray, a: int, b: int
 ) -> float:
