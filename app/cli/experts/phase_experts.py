@@ -24,12 +24,15 @@ from app.experts.placing import propose
 from app.experts.request import PlacementFields, prepared
 from app.presentation.figures import count, plural, seconds, spans
 from app.presentation.serving_words import PHASES
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.gpus import SWITCHED_BOARD
 from cluster_models.errors import InvalidInput
 from cluster_models.model.architecture import Architecture
 from cluster_models.routing.counts import RoutedWorkload
 from cluster_models.serving.plan import ServingPlan
 from cluster_models.serving.replicas import Phase
-from solver.serving.map_times import MapTimes, map_times
+from cluster_models.units import GBIT
+from solver.serving.map_times import MapCrossing, MapTimes, map_times
 
 _STEPS: Final = {Phase.PREFILL: "prompt", Phase.DECODE: "decode step"}
 
@@ -108,7 +111,17 @@ def _steps(plan: ServingPlan, layout: PhaseLayout, answer: PlacementAnswer) -> t
         for each in answer.workloads
         if each.planned and each.layers
     ]
-    return map_times(served, replica, max(busiest)) if busiest else ()
+    return map_times(served, replica, max(busiest), _crossing(layout, answer)) if busiest else ()
+
+
+def _crossing(layout: PhaseLayout, answer: PlacementAnswer) -> MapCrossing | None:
+    """Nodes that tokens need with the map, by the workload planned for that needs most; none without links."""
+    gbit = answer.between_nodes_gbit_per_s_per_gpu
+    traffic = [each.times.traffic for each in answer.workloads if each.planned and each.times is not None]
+    if gbit is None or not traffic or gpu_kind(layout.gpu_kind).scale_up_domain_gpus > SWITCHED_BOARD:
+        return None
+    sums = [sum(row) for each in traffic for row in (*each, *zip(*each, strict=True))]
+    return MapCrossing(max(sums), gbit * GBIT, layout.nodes, layout.tokens_per_gpu)
 
 
 def _step_words(step: MapTimes) -> str:
@@ -116,8 +129,14 @@ def _step_words(step: MapTimes) -> str:
         f"With this map a {_STEPS[step.phase]} takes {seconds(step.mapped_s)}, experts "
         f"{seconds(step.mapped_experts_s)}; as planned {seconds(step.planned_s)} and "
         f"{seconds(step.planned_experts_s)}. To plan with it: "
-        f"{step.phase}_imbalance: {step.imbalance:.3f} in the workload."
+        f"{step.phase}_imbalance: {step.imbalance:.3f} in the workload." + _crossing_words(step)
     )
+
+
+def _crossing_words(step: MapTimes) -> str:
+    if step.planned_crossing is None or step.mapped_crossing is None:
+        return ""
+    return f" A token needs {step.mapped_crossing:.2f} other nodes, as planned {step.planned_crossing:.2f}."
 
 
 def _title(layout: PhaseLayout) -> str:

@@ -11,7 +11,9 @@ from cluster_models.serving.figures import StepShares
 from cluster_models.serving.goal import ServedModel
 from cluster_models.serving.replicas import Phase
 from cluster_models.serving.workload import ServingWorkload, WeightFormat, Worker
-from solver.serving.map_times import map_times
+from solver.serving import cases
+from solver.serving.loads import WorkerLinks
+from solver.serving.map_times import MapCrossing, map_times
 from solver.serving.predict import ServingPrediction, predict_serving
 from tests.serving_plans import replica
 from tests.solver.serving.cases import case
@@ -54,3 +56,23 @@ def test_steps_with_a_map_are_those_of_a_plan_with_its_imbalance() -> None:
     assert decode.planned_s == STEP.total_s
     assert decode.mapped_experts_s == pytest.approx(STEP.expert_s * 1.15 / 1.3)
     assert decode.mapped_s == pytest.approx(STEP.total_s - STEP.expert_s * 0.15 / 1.3)
+
+
+@pytest.mark.parametrize("needed", [0.4, 1.0])
+def test_steps_with_a_map_have_its_tokens_between_nodes(needed: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their collectives are those of a prediction in which as many tokens cross."""
+    links = WorkerLinks(8, 450e9, 20e9, 1e-5)
+    asked = case("deepseek-v3", worker=WIDE, workload=LOAD, links=links)
+    planned = predict_serving(asked)
+    with monkeypatch.context() as patch:
+        patch.setattr(cases, "even_crossing", lambda *_: needed)
+        mapped = predict_serving(asked)
+    places = [("a", tuple(range(8))), ("b", tuple(range(8)))]
+    placed = replace(replica(0, WIDE, places), prefill=planned.prefill, decode=planned.decode)
+    crossing = MapCrossing(needed, links.cross_bytes_per_s, 2, planned.decoding / 16)
+    model = ServedModel(asked.architecture, LOAD)
+    pairs = zip(map_times(model, placed, 1.0, crossing), map_times(model, placed, 1.0), strict=True)
+    for (new, old), name in zip(pairs, ("prefill", "decode"), strict=True):
+        longer = getattr(mapped, name).collective_s - getattr(planned, name).collective_s
+        assert new.mapped_s - old.mapped_s == pytest.approx(longer, rel=0.05)  # other batches decode at once
+        assert (new.mapped_crossing, old.mapped_crossing) == (needed, None)
