@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from sqlalchemy import or_, select, tuple_, update
+from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
 from app.access import tokens
 from app.access.principals import Principal, Scope
 from app.db.access_tables import LONGEST_NAME, ApiKeyRow
 from app.services.errors import NotFound
-from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
+from app.services.pagination import Page, newest_first
 from cluster_models.errors import InvalidInput
 
 USE_NOTED_EVERY: Final = timedelta(minutes=1)
@@ -83,12 +83,7 @@ def get_key(session: Session, *, key_id: str) -> ApiKey:
 
 def list_keys(session: Session, *, limit: int, cursor: str | None = None) -> Page[ApiKey]:
     """Keys, newest first."""
-    query = select(ApiKeyRow)
-    if cursor is not None:
-        moment, after = decode_cursor(cursor, int, str)
-        query = query.where(tuple_(ApiKeyRow.created_at, ApiKeyRow.id) < tuple_(moment_of(moment), after))
-    rows = session.scalars(query.order_by(ApiKeyRow.created_at.desc(), ApiKeyRow.id.desc()).limit(limit + 1)).all()
-    return page_of(rows, limit=limit, item=_key, keys=lambda row: (microseconds_of(row.created_at), row.id))
+    return newest_first(session, select(ApiKeyRow), ApiKeyRow.created_at, _key, limit, cursor)
 
 
 def revoke_key(session: Session, *, key_id: str) -> ApiKey:

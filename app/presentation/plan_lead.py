@@ -37,8 +37,8 @@ def lead_sentence(plan: Plan, workload: TrainingWorkload) -> str:
     gap = 1 - (1 - certificate.gap) / (1 + given_up)
     word = "faster" if workload.objective is Objective.STEP_TIME else "better by the objective"
     if gap <= TOO_SMALL_TO_SAY:
-        return f"{figures}; nothing can be {word}."
-    return f"{figures}; nothing can be more than {percent(gap, places=2)} {word}."
+        return f"{figures}; no plan of the search space can be {word}."
+    return f"{figures}; no plan of the search space can be more than {percent(gap, places=2)} {word}."
 
 
 def things_to_know(plan: Plan, crossing: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 from app.presentation.figures import count, percent, plural, seconds
+from app.presentation.proof import TOO_SMALL_TO_SAY
 from app.services.planning.portfolios import Portfolio, PortfolioHead
 
 MEMBER_COLUMNS: Final = ("plan", "status", "GPUs", "step", "tokens/s", "best of", "at most better by")
@@ -42,4 +43,7 @@ def portfolio_words(portfolio: Portfolio) -> str:
     told += f" The best is {portfolio.best}"
     if portfolio.joint.gap is None:
         return f"{told}; plans without a proof may be better."
-    return f"{told}: no plan of any member is better by more than {percent(portfolio.joint.gap, places=2)}."
+    more = (
+        "" if portfolio.joint.gap <= TOO_SMALL_TO_SAY else f" by more than {percent(portfolio.joint.gap, places=2)}"
+    )
+    return f"{told}: no plan of any member is better{more}."

@@ -19,6 +19,8 @@ Row = TypeVar("Row")
 Key = TypeVar("Key", str, int)
 
 MAX_LIMIT: Final = 200
+_LARGEST: Final = 2**31 - 1
+"""What a column of whole numbers holds at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,31 +36,32 @@ def encode_cursor(*keys: str | float) -> str:
     return base64.urlsafe_b64encode(json.dumps(keys).encode()).decode().rstrip("=")
 
 
-def decode_cursor(cursor: str, *kinds: type[str | float]) -> tuple[Any, ...]:
+def decode_cursor(cursor: str, *kinds: type[str | float | datetime]) -> tuple[Any, ...]:
     """The keys in a cursor; raises ``InvalidInput`` for one that we did not make."""
     try:
         keys = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        json.dumps(keys, ensure_ascii=False).encode()  # half a pair of surrogates is no text
-    except ValueError:
-        keys = None
-    whole = isinstance(keys, list) and len(keys) == len(kinds)
-    if not whole or any(type(key) is not kind for key, kind in zip(keys, kinds, strict=True)):
-        raise InvalidInput("cursor", cursor, "is not a cursor of this list", "take it from the page before")
-    return tuple(keys)
+        # Half a pair of surrogates is no text.
+        json.dumps(keys, ensure_ascii=False, allow_nan=False).encode()
+        return tuple(_key(key, kind) for key, kind in zip(keys, kinds, strict=True))
+    except (ValueError, TypeError, OverflowError):
+        raise InvalidInput(
+            "cursor", cursor, "is not a cursor of this list", "take it from the page before"
+        ) from None
+
+
+def _key(key: object, kind: type[str | float | datetime]) -> object:
+    """The key as its column holds it; raises ``ValueError``, ``OverflowError`` for what no column holds."""
+    if kind is datetime and type(key) is int:
+        return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=key)
+    if type(key) is not kind or (isinstance(key, int) and abs(key) > _LARGEST):
+        raise ValueError
+    return key
 
 
 def microseconds_of(moment: datetime) -> int:
     """A moment as microseconds since 1970, exactly."""
     since = moment - datetime.fromtimestamp(0, UTC)
     return (since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds
-
-
-def moment_of(microseconds: int) -> datetime:
-    """The moment so many microseconds after 1970; raises ``InvalidInput`` beyond the calendar."""
-    try:
-        return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=microseconds)
-    except OverflowError:
-        raise InvalidInput("cursor", microseconds, "is not a cursor of this list") from None
 
 
 def page_of(
@@ -81,8 +84,7 @@ def newest_first(
     """A page of the rows of ``query``, the latest ``moment`` first, and by id where moments are equal."""
     key = moment.class_.id
     if cursor is not None:
-        before, last = decode_cursor(cursor, int, str)
-        query = query.where(tuple_(moment, key) < tuple_(moment_of(before), last))
+        query = query.where(tuple_(moment, key) < tuple_(*decode_cursor(cursor, datetime, str)))
     rows = session.scalars(query.order_by(moment.desc(), key.desc()).limit(limit + 1)).all()
 
     def keys(row: Row) -> tuple[int, str]:

@@ -69,9 +69,10 @@ class PortfolioRequest(Document):
             problem, remedy = "are too few or too many plans", f"name 2 to {MOST_MEMBERS} under gpus and variants"
             raise InvalidInput("variants", len(made), problem, remedy)
         names = [each.name for each in made]
-        for each in made:
-            if names.count(each.name) > 1:
-                raise InvalidInput("variants", each.name, "is there twice", "give each plan another name")
+        for index, each in enumerate(made):
+            if each.name in names[:index]:
+                field = each.field.removesuffix(".change")
+                raise InvalidInput(field, each.name, "is there twice", "give each plan another name")
         return tuple(made)
 
 

@@ -90,7 +90,8 @@ def test_other_work_has_no_best_of_all(waiting: TestClient) -> None:
     [
         ({}, "variants"),
         ({"gpus": [8]}, "variants"),
-        ({"gpus": [8, 8]}, "variants"),
+        ({"gpus": [8, 8]}, "gpus[1]"),
+        ({"variants": [{"name": "a", "change": {}}] * 2}, "variants[1]"),
         ({"gpus": list(range(1, 18))}, "gpus"),
         ({"gpus": [0, 8]}, "gpus[0]"),
         ({"gpus": [4, 8], "variants": [{"name": "a", "change": {"model": "none"}}]}, "variants[0].change.model"),

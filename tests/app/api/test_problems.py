@@ -13,6 +13,7 @@ from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 
 from app.documents.health_events import EventDocument
+from app.services.pagination import encode_cursor
 from app.settings import Role
 from tests.app.api_client import API, cluster_body, plan_body, running
 
@@ -37,6 +38,9 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
         ("GET", "/api/v1/plans?status=lost", 422, "invalid-input"),
         ("GET", "/api/v1/plans?cursor=WzFd", 422, "invalid-input"),
         ("GET", "/api/v1/plans?cursor=WzEsIlx1ZDgwMCJd", 422, "invalid-input"),
+        ("GET", f"/api/v1/plans?cursor={encode_cursor(10**40, 'a')}", 422, "invalid-input"),
+        ("GET", f"/api/v1/audit?cursor={encode_cursor(2**31)}", 422, "invalid-input"),
+        ("GET", f"/api/v1/clusters?cursor={encode_cursor(float('nan'))}", 422, "invalid-input"),
         ("GET", "/problems/none", 404, "not-found"),
     ],
 )

@@ -122,8 +122,9 @@ def test_all_answers_are_read_page_by_page(sessions: SessionFactory, tmp_path: P
             seen += [each.number for each in found.items]
             cursor = found.next_cursor
         assert cursor is None
-        with pytest.raises(InvalidInput, match="not a cursor"):
-            sweeps.worst_failures(session, sweep_id=sweep_id, limit=3, cursor=encode_cursor("a"))
+        for cursor in (encode_cursor("a"), encode_cursor(0.0, 0.0, 0.0, 2**31)):
+            with pytest.raises(InvalidInput, match="not a cursor"):
+                sweeps.worst_failures(session, sweep_id=sweep_id, limit=3, cursor=cursor)
         with pytest.raises(NotFound):
             sweeps.worst_failures(session, sweep_id="none", limit=3)
     assert seen == ranked

@@ -122,4 +122,4 @@ def test_the_axis_has_the_bound_the_plan_and_every_loser_that_fits() -> None:
     assert sum(box.style == "dot-loser" for box in drawn.boxes) == len(plan.alternatives)
     at = {box.style: box.x for box in drawn.boxes}
     assert at["bar-proof"] <= at["dot-plan"] + 10 <= at["dot-loser"] + 10
-    assert lead_sentence(plan, small_workload()).endswith("nothing can be more than 0.20 % faster.")
+    assert lead_sentence(plan, small_workload()).endswith("space can be more than 0.20 % faster.")
