@@ -113,6 +113,7 @@ BAD: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
         "routing",
         "has no experts",
     ),
+    "no counts": ({"routing": {"redundant_experts": 4}}, "routing", "has no counts"),
     "no memory": ({"memory_fraction": 0}, "memory_fraction", "must be greater than 0"),
     "pin that divides no heads": ({"pinned": {"tensor": 3}}, "pinned.tensor", "must divide the 32 attention heads"),
     "pin beyond the cluster": ({"pinned": {"tensor": 32}}, "pinned", "pin fewer or smaller degrees"),

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.documents.reading import Count, Document, WholeNumber
+from app.documents.reading import Count, Document, Text, WholeNumber
 from app.documents.routing import MOST_WORKLOADS, RoutedWorkloadDocument
 from app.documents.values import ValueDocument
 from cluster_models.errors import InvalidInput, InvalidWorkload
@@ -44,13 +44,19 @@ class ServedAdaptersDocument(ValueDocument[ServedAdapters]):
         return ServedAdapters(**self.attributes())
 
 
+_Workloads = Annotated[list[RoutedWorkloadDocument], Field(min_length=1, max_length=MOST_WORKLOADS)]
+
+
 class ServedRoutingDocument(Document):
     """Counts of a router by phase, for which the planner places experts on every number of ranks."""
 
-    workloads: list[RoutedWorkloadDocument] = Field(
-        min_length=1,
-        max_length=MOST_WORKLOADS,
-        description="Counts; those with prefill or decode in their name are of that phase, else of both.",
+    workloads: Annotated[list[RoutedWorkloadDocument], Field(min_length=1, max_length=MOST_WORKLOADS)] | None = (
+        Field(
+            None, description="Counts; those with prefill or decode in their name are of that phase, else of both."
+        )
+    )
+    stored: Text | None = Field(
+        None, description="In their place: the name of counts stored in the service.", examples=[None]
     )
     redundant_experts: Annotated[WholeNumber, Field(ge=0, le=MOST_REDUNDANT)] = Field(
         0, description="Slots of a layer beyond one for each expert, for copies.", examples=[32]
@@ -58,6 +64,15 @@ class ServedRoutingDocument(Document):
 
     def to_value(self) -> ServedRouting:
         """The domain value; raises ``InvalidWorkload``."""
+        if self.workloads is None:
+            given = "routing" if self.stored is None else "routing.stored"
+            problem = "has no counts" if self.stored is None else "names counts that only a service has"
+            remedy = "give workloads" if self.stored is None else "give workloads, or ask a service (--server)"
+            raise InvalidWorkload(f"workload.{given}", self.stored, problem, remedy)
+        if self.stored is not None:
+            raise InvalidWorkload(
+                "workload.routing.stored", self.stored, "stands beside workloads", "leave one out"
+            )
         found = []
         for index, each in enumerate(self.workloads):
             try:

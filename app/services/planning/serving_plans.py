@@ -18,6 +18,7 @@ from app.services.planning import models, plans
 from app.services.planning.planning_problems import fitted_of, requested_snapshot, search_options
 from app.services.planning.requests import ServingPlanRequest, ServingProblemRequest
 from app.services.planning.serving_problems import Wanted, serving_problem
+from app.services.planning.stored_counts import with_stored_counts
 from cluster_models.serving.goal import ServedModel, ServingGoal
 from cluster_models.serving.plan import ServingPlan
 from cluster_models.serving.refusal import NoServingPlan
@@ -51,10 +52,12 @@ def requested_problem(session: Session, *, request: ServingProblemRequest) -> Se
     others: list[Wanted] = []
     for index, other in enumerate(request.others):
         with errors_under(f"others[{index}]"):
-            others.append((models.resolve_model(session, model=other.model), other.workload))
+            architecture = models.resolve_model(session, model=other.model)
+            others.append((architecture, with_stored_counts(session, other.workload)))
     fitted = fitted_of(session, request.calibration)
     snapshot = requested_snapshot(session, request)
-    return serving_problem(snapshot, (first, request.workload), others, fitted=fitted)
+    workload = with_stored_counts(session, request.workload)
+    return serving_problem(snapshot, (first, workload), others, fitted=fitted)
 
 
 def unstored_serving_problem(sessions: SessionFactory, *, request: ServingProblemRequest) -> ServingProblem:

@@ -10,6 +10,7 @@ from app.services.field_paths import errors_under
 from app.services.planning import models
 from app.services.planning.planning_problems import fitted_of, requested_snapshot
 from app.services.planning.requests import ServingPredictionRequest
+from app.services.planning.stored_counts import with_stored_counts
 from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.cluster.catalogue import gpu_kind
 from cluster_models.cluster.snapshot import ClusterSnapshot
@@ -64,7 +65,7 @@ def requested_serving_prediction(
         return predict_serving_configuration(
             snapshot,
             architecture,
-            workload=request.workload,
+            workload=with_stored_counts(session, request.workload),
             configuration=request.configuration,
             fitted=fitted,
         )

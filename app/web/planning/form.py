@@ -55,7 +55,7 @@ UPLOADS: Final = {
         "frameworks",
         "calibration",
     )
-} | {"trace_file": "trace"}
+} | {"trace_file": "trace", "routing_file": "routing"}
 """Files that may be sent, and the boxes whose place they take."""
 _BOX_OF: Final = {
     **dict.fromkeys(("cluster", "snapshot", "nodes", "measurements", "gpu_kinds"), "cluster_text"),

@@ -38,6 +38,7 @@ LABELS: Final = {
     "effort": "Effort",
     "background": "Place in the queue",
     "trace_file": "Trace file",
+    "routing_file": "File with counts",
     "input_tokens": "Prompt, tokens",
     "output_tokens": "Answer, tokens",
     "classes": "Classes of requests",

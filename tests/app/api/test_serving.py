@@ -61,6 +61,24 @@ def test_experts_are_placed_for_counts_in_the_workload(client: TestClient) -> No
     assert refused.json()["errors"][0]["field"].startswith("workload.routing"), refused.text
 
 
+def test_counts_may_be_named_where_they_are_stored(client: TestClient) -> None:
+    """As if they stood in the workload; a name that is not there, or one beside counts, is refused at its field."""
+    counts = [{"name": "decode", "logical_count": [[20] * 5 + [1] * 123]}]
+    assert client.post(f"{API}/routing", json={"name": "ours", "workloads": counts}).status_code == 201
+    worker = {"configuration": {"worker": {"tensor": 4, "expert": 4}}, "model": "qwen3-30b-a3b"}
+
+    def predicted(**routing: Any) -> Any:
+        return client.post(PREDICTIONS, json=_body(**worker, workload=WORKLOAD | {"routing": routing}))
+
+    whole, named = predicted(workloads=counts, redundant_experts=4), predicted(stored="ours", redundant_experts=4)
+    assert named.status_code == 200, named.text
+    assert named.json() == whole.json()
+    for routing in ({"stored": "theirs"}, {"stored": "ours", "workloads": counts}):
+        refused = predicted(**routing)
+        assert refused.status_code == 422
+        assert refused.json()["errors"][0]["field"] == "workload.routing.stored", refused.text
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
