@@ -270,14 +270,15 @@ class AttentionShape:
     casts_scores: BoolArray | bool = False
 
 
-def casts_scores(gpu: Processor, matrices: FloatArray) -> BoolArray:
-    """(n,) where so many score ``matrices`` in 16 bits, one a head and sequence, are too odd a number to be fused.
+def casts_scores(gpu: Processor, matrices: FloatArray) -> BoolArray | bool:
+    """() or (n,) where so many score ``matrices`` in 16 bits, one a head and sequence, are too odd to be fused.
 
     Scaling, masking and softmax then run one by one in FP32, where they are one kernel otherwise.
     """
     framework = gpu.calibration.framework
-    fuses = not framework.fused_attention and framework.fused_kernels and gpu.score_bytes == _SCORE_BYTES
-    return np.asarray((matrices % _FUSED_MATRICES != 0) & fuses)
+    if framework.fused_attention or not framework.fused_kernels or gpu.score_bytes != _SCORE_BYTES:
+        return False
+    return np.asarray(matrices % _FUSED_MATRICES != 0)
 
 
 def attention_s(gpu: Processor, shape: AttentionShape) -> Seconds:
