@@ -1,7 +1,8 @@
 """Both databases for every test that asks for one: SQLite in a file, and a real PostgreSQL.
 
 Properties are tried on the same examples in every run, so that a commit is either good or not;
-``MESHWRIGHT_TEST_EXPLORE=1`` looks for new ones.  None has a deadline: the first may wait for a compiler.
+``MESHWRIGHT_TEST_EXPLORE=1`` looks for new ones.  None has a deadline and none may be too slow: the first may wait
+for a compiler, all of them for a processor.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 import typer.main
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from sqlalchemy import Engine
 
@@ -24,8 +25,9 @@ from app.db.engine import SessionFactory, make_engine, make_session_factory
 from app.settings import Settings
 from tests.databases import PostgresServer, begin_at_newest, quick_folder, share_compiled_statements
 
-settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=25)
-settings.register_profile("explore", derandomize=False, deadline=None)
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("repeatable", patient, derandomize=True, max_examples=25)
+settings.register_profile("explore", patient, derandomize=False)
 settings.load_profile("explore" if os.environ.get("MESHWRIGHT_TEST_EXPLORE") else "repeatable")
 
 # Modules and thousands of tests stay until the end: looking through them for garbage again and again took a fifth

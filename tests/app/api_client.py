@@ -81,7 +81,7 @@ def plan_body(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def ended(client: TestClient, address: str, *, within_s: float = 20.0) -> dict[str, Any]:
+def ended(client: TestClient, address: str, *, within_s: float = 60.0) -> dict[str, Any]:
     """The plan under an address, once it has ended."""
     until = time.monotonic() + within_s
     while (plan := client.get(address).json())["status"] in ("queued", "running"):

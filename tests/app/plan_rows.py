@@ -43,7 +43,7 @@ def read_plan(sessions: SessionFactory, plan_id: str) -> PlanRow:
         return row
 
 
-def wait_for_end(sessions: SessionFactory, plan_id: str, *, within_s: float = 30.0) -> PlanRow:
+def wait_for_end(sessions: SessionFactory, plan_id: str, *, within_s: float = 60.0) -> PlanRow:
     """The plan once it has ended."""
     until = time.monotonic() + within_s
     while (row := read_plan(sessions, plan_id)).status in OPEN_STATUSES:
@@ -52,7 +52,7 @@ def wait_for_end(sessions: SessionFactory, plan_id: str, *, within_s: float = 30
     return row
 
 
-def wait_until(condition: Any, *, within_s: float = 20.0) -> None:
+def wait_until(condition: Any, *, within_s: float = 60.0) -> None:
     """Return once ``condition()`` holds."""
     until = time.monotonic() + within_s
     while not condition():

@@ -183,7 +183,7 @@ def test_a_stored_plan_was_searched_with_its_counts(tmp_path: Path) -> None:
         body["workload"] |= {"pinned": {"expert": 2, "pipeline": 1, "tensor": 1}}
         answer = client.post(f"{API}/plans", json=body)
         assert answer.status_code == 202, answer.text
-        done = ended(client, answer.headers["Location"], within_s=60.0)
+        done = ended(client, answer.headers["Location"])
         assert done["status"] == "succeeded", done
         assert done["result"]["expert_balance"]["workloads"][0]["name"] == "inline"
         page = client.get(f"/plans/{done['id']}")

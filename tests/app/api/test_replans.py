@@ -272,7 +272,7 @@ def test_a_decision_is_solved_proposed_and_carried_out(tmp_path: Path) -> None:
         store_site(client)
         replan_id = failed(client, "n0")["replan"]
         assert client.post(f"{SITE}/replans", json={}).json()["id"] == replan_id
-        wait_until(lambda: _replan(client, replan_id)["status"] not in ("collecting", "solving"), within_s=60.0)
+        wait_until(lambda: _replan(client, replan_id)["status"] not in ("collecting", "solving"))
         replan = _replan(client, replan_id)
         assert (replan["status"], replan["has_decision"], replan["error"]) == ("proposed", True, None)
         decision = replan["decision"]
