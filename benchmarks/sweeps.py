@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import kendalltau, spearmanr
+import scipy
 
 from benchmarks.measured import Measured
 from benchmarks.rows import text
@@ -86,8 +86,8 @@ def sweep_score(
         rows=len(measured),
         regret=float(measured[order[0]] / measured[best] - 1.0),
         best_rank=1 + int(np.flatnonzero(measured[order] == measured[best])[0]),
-        spearman=correlation(spearmanr, measured, predicted),
-        kendall=correlation(kendalltau, measured, predicted),
+        spearman=correlation(scipy.stats.spearmanr, measured, predicted),
+        kendall=correlation(scipy.stats.kendalltau, measured, predicted),
     )
 
 
