@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cluster_models.training.context_exchange import exchange_code
+from cluster_models.training.offload import ON_DISKS
 from cluster_models.training.plan import Configuration, RankOrder
 from cluster_models.training.run_settings import RunSettings, settings_of
 from cluster_models.training.schedules import PipelineSchedule, model_columns
@@ -36,8 +37,8 @@ class CandidateBatch:
     ``modules`` the sum of the ``MODULE_BITS`` that selective recomputation names, ``recompute_layers`` those of
     each chunk that full recomputation is limited to, 0: all, ``sharding_ranks`` the data and context ranks of a
     group that shares parameters out, 0: all, ``optimizer_offload`` the percent of optimizer states in the nodes'
-    memory, ``offloaded_layers`` those whose activations wait there, ``exchange`` the code of how context ranks
-    exchange (``cluster_models.training.context_exchange``), ``settings`` that of the framework's settings chosen.
+    memory or ``ON_DISKS``, ``offloaded_layers`` those whose activations wait there, ``exchange`` the code of how
+    context ranks exchange (``cluster_models.training.context_exchange``), ``settings`` that of the settings chosen.
     """
 
     tensor: IntArray
@@ -162,7 +163,7 @@ def batch_of(configuration: Configuration) -> CandidateBatch:
         module_code(configuration.recompute_modules),
         configuration.recompute_layers,
         configuration.sharding_ranks,
-        configuration.optimizer_offload,
+        ON_DISKS if configuration.offload_to_disks else configuration.optimizer_offload,
         configuration.offloaded_layers,
         exchange_code(configuration.context_exchange, configuration.head_ranks, degrees.context),
         configuration.settings.code,

@@ -90,6 +90,9 @@ class ConfigurationDocument(ValueDocument[Configuration]):
     optimizer_offload_percent: Annotated[WholeNumber, Field(le=WHOLE_OFFLOAD), Holds("optimizer_offload")] = Field(
         0, description="Share of the optimizer states in the nodes' memory.", examples=[0]
     )
+    offload_to_disks: Flag = Field(
+        False, description="All optimizer states live on the nodes' disks instead.", examples=[False]
+    )
     offloaded_layers: WholeNumber = Field(
         0,
         description="Layers whose activations wait in the nodes' memory from the forward to the backward pass.",
@@ -172,6 +175,7 @@ class ConfigurationDocument(ValueDocument[Configuration]):
             sharding=self.sharding,
             sharding_ranks=self.sharding_ranks,
             optimizer_offload=self.optimizer_offload_percent,
+            offload_to_disks=self.offload_to_disks,
             offloaded_layers=self.offloaded_layers,
             context_exchange=self.context_exchange,
             head_ranks=self.head_ranks,

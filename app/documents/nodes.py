@@ -63,6 +63,19 @@ class HostDocument(ValueDocument[HostMemory]):
         description="Nominal rate between a GPU and that memory in GB/s, one direction, while all GPUs transfer.",
         examples=[63.0],
     )
+    disk_gib: Annotated[_HostFigure, Holds("disk_bytes", GIB)] = Field(
+        None,
+        description="Room on the node's disks that offloaded optimizer states may fill, in GiB; absent = none.",
+        examples=[14000.0],
+    )
+    disk_read_gbytes_per_s: Annotated[_HostFigure, Holds("disk_read_bytes_per_s", GBYTE)] = Field(
+        None,
+        description="Rate in GB/s at which all GPUs of a node together read them, measured.",
+        examples=[25.0],
+    )
+    disk_write_gbytes_per_s: Annotated[_HostFigure, Holds("disk_write_bytes_per_s", GBYTE)] = Field(
+        None, description="The same of writing.", examples=[14.0]
+    )
 
 
 class NodeDocument(ValueDocument[Node]):

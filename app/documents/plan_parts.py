@@ -103,6 +103,9 @@ class MemoryDocument(ValueDocument[StageMemory]):
     host_gib: Annotated[float, Holds("host_bytes", GIB)] = Field(
         0.0, description="Optimizer states in the node's memory, no part of the total.", examples=[0.0]
     )
+    disk_gib: Annotated[float, Holds("disk_bytes", GIB)] = Field(
+        0.0, description="Optimizer states on the node's disks, no part of the total.", examples=[0.0]
+    )
 
 
 class RankDocument(ValueDocument[RankPlace]):

@@ -170,7 +170,8 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
         min_length=1,
         max_length=_MOST_VALUES,
         description="Training state that the planner may keep in the nodes' memory: none, optimizer (states and "
-        "master weights, all or a share; FSDP's shards with them), activations (of some layers of plans without a "
+        "master weights, all or a share; FSDP's shards with them), disks (all states on the nodes' disks, beside "
+        "sharded parameters), activations (of some layers of plans without a "
         "pipeline that fit in no other way), where the framework does so.",
         examples=[["none", "optimizer"]],
     )

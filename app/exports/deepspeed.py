@@ -22,6 +22,8 @@ from cluster_models.cluster.gpus import Precision
 from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.workload import Recompute, Sharding
 
+NVME: Final = "/local_nvme"
+"""Path of the nodes' disks in DeepSpeed's documentation."""
 _STAGE: Final = {Sharding.NONE: 0, Sharding.OPTIMIZER: 1, Sharding.GRADIENTS: 2, Sharding.PARAMETERS: 3}
 
 
@@ -39,7 +41,7 @@ def render_deepspeed(launch: Launch, options: Options) -> Files:
 def _refuse(launch: Launch) -> None:
     refuse_groups("DeepSpeed", launch)
     refuse_optimizer("DeepSpeed", launch)
-    refuse_offload("DeepSpeed", launch, takes=True)
+    refuse_offload("DeepSpeed", launch, takes=True, disks=True)
     refuse_layers("DeepSpeed", launch)
     degrees = launch.degrees
     reasons = {
@@ -82,7 +84,8 @@ def _settings(launch: Launch) -> dict[str, Any]:
         "fp16": {"enabled": workload.precision is Precision.FP16},
     }
     if configuration.optimizer_offload:
-        settings["zero_optimization"]["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+        home = {"device": "nvme", "nvme_path": NVME} if configuration.offload_to_disks else {"device": "cpu"}
+        settings["zero_optimization"]["offload_optimizer"] = home | {"pin_memory": True}
     if launch.degrees.tensor > 1:
         settings["tensor_parallel"] = {"autotp_size": launch.degrees.tensor}
     return settings
@@ -109,6 +112,11 @@ def _script(launch: Launch, options: Options) -> str:
             *(
                 [f"# The plan counts optimizer states of {states.words}: build such an optimizer."]
                 if states.is_narrow
+                else []
+            ),
+            *(
+                [f"# Optimizer states go to {NVME} (offload_optimizer.nvme_path): name the nodes' own disks there."]
+                if launch.configuration.offload_to_disks
                 else []
             ),
             *(f"# Told by the dataset: {each}." for each in documents_unsaid(launch.workload)),

@@ -20,9 +20,16 @@ def offload_settings(launch: Launch) -> dict[str, str]:
     return {SWITCH: "", SHARE: f"{percent / WHOLE_OFFLOAD:g}", OVERLAP: ""} if percent else {}
 
 
-def refuse_offload(target: str, launch: Launch, *, takes: bool = False, remedy: str = "export megatron") -> None:
-    """Raise ``InvalidConfiguration`` where a plan offloads states and a target cannot; ``takes``: all or none."""
+def refuse_offload(
+    target: str, launch: Launch, *, takes: bool = False, disks: bool = False, remedy: str = "export megatron"
+) -> None:
+    """Raise ``InvalidConfiguration`` where a plan offloads states and a target cannot.
+
+    ``takes``: all or none, ``disks``: also to disks.
+    """
     percent = launch.configuration.optimizer_offload
+    if launch.configuration.offload_to_disks and not disks:
+        raise unsupported(target, "offload_to_disks", True, "it keeps no states on disks", "export deepspeed")
     if percent and not (takes and percent == WHOLE_OFFLOAD):
         problem = "it offloads all optimizer states or none" if takes else "it has no such setting for this plan"
         raise unsupported(target, "optimizer_offload_percent", percent, problem, remedy)

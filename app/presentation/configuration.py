@@ -74,6 +74,7 @@ def settings(
     virtual = configuration.degrees.virtual_pipeline
     schedule, offloaded = schedule_words(configuration), configuration.optimizer_offload
     waiting = configuration.offloaded_layers
+    place = "on nodes' disks" if configuration.offload_to_disks else "in nodes' memory"
     return (
         *(_framework(workload) if workload else ()),
         ("micro-batch", plural(configuration.micro_batch, "sequence")),
@@ -81,7 +82,7 @@ def settings(
         ("recomputation", configuration.recomputation),
         ("sharding over data ranks", configuration.sharding_words),
         *(
-            (("optimizer states in nodes' memory", f"{offloaded} %, {host_bytes / GIB:.1f} GiB a GPU"),)
+            ((f"optimizer states {place}", f"{offloaded} %, {host_bytes / GIB:.1f} GiB a GPU"),)
             if offloaded
             else ()
         ),
@@ -150,7 +151,8 @@ def settings_line(configuration: Configuration) -> str:
     return (
         f"micro-batch {configuration.micro_batch}, recomputation {configuration.recomputation}, "
         f"sharding {configuration.sharding_words}, "
-        + f"{configuration.optimizer_offload} % of optimizer states offloaded, "
+        + f"{configuration.optimizer_offload} % of optimizer states offloaded"
+        f"{' to disks' * configuration.offload_to_disks}, "
         * (configuration.optimizer_offload > 0)
         + f"activations of {plural(configuration.offloaded_layers, 'layer')} offloaded, "
         * (configuration.offloaded_layers > 0)

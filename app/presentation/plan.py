@@ -74,7 +74,7 @@ def plan_report(plan: Plan, workload: TrainingWorkload | None = None, budget: Bu
             plan.configuration,
             workload,
             plan.mixed_kinds,
-            host_bytes=max((stage.host_bytes for stage in plan.memory), default=0.0),
+            host_bytes=max((max(stage.host_bytes, stage.disk_bytes) for stage in plan.memory), default=0.0),
         ),
         memory=memory_rows(plan.memory, plan.mixed_kinds),
         time=time_rows(plan.time),

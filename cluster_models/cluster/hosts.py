@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -23,25 +24,33 @@ class HostMemory:
     """Host figures that an owner states of a node; ``None`` where nothing is stated.
 
     ``memory_bytes`` of the node, its bandwidth ``memory_bytes_per_s``, and ``link_bytes_per_s`` of each GPU to it,
-    nominal, one direction, while all GPUs of the node transfer.
+    nominal, one direction, while all GPUs of the node transfer.  ``disk_bytes`` that states may fill on the node's
+    disks, and what these read and write a second for all its GPUs together, as measured.
     """
 
     memory_bytes: float | None = None
     memory_bytes_per_s: float | None = None
     link_bytes_per_s: float | None = None
+    disk_bytes: float | None = None
+    disk_read_bytes_per_s: float | None = None
+    disk_write_bytes_per_s: float | None = None
 
     def __post_init__(self) -> None:
         for part in fields(self):
             value = getattr(self, part.name)
             if value is not None and not value > 0:
                 raise InvalidCluster(f"host.{part.name}", value, "must be positive")
+        disk = (self.disk_bytes, self.disk_read_bytes_per_s, self.disk_write_bytes_per_s)
+        if None in disk and any(disk):
+            raise InvalidCluster("host.disk", disk, "states a part of a disk", "give room and both rates, or none")
 
 
 @dataclass(frozen=True, slots=True)
 class HostShare:
-    """Memory and links that a node has for each of its GPUs, in the terms of ``HostMemory``.
+    """Memory, links and disks that a node has for each of its GPUs, in the terms of ``HostMemory``.
 
-    ``is_estimated``: some figure is that of the nodes in which the GPU kind is usually sold.
+    ``is_estimated``: some figure is that of the nodes in which the GPU kind is usually sold.  Disks are those that
+    nodes state, with no room where one states none.
     """
 
     memory_bytes: float
@@ -49,18 +58,26 @@ class HostShare:
     link_bytes_per_s: float
     source: str
     is_estimated: bool = True
+    disk_bytes: float = 0.0
+    disk_read_bytes_per_s: float = math.inf
+    disk_write_bytes_per_s: float = math.inf
 
     def as_stated(self, stated: Sequence[tuple[HostMemory, int]]) -> HostShare:
         """The least that nodes have, of so many GPUs each; this share for what one of them does not say."""
         memory = _least([(host.memory_bytes, gpus) for host, gpus in stated])
         rate = _least([(host.memory_bytes_per_s, gpus) for host, gpus in stated])
         link = _least([(host.link_bytes_per_s, 1) for host, _ in stated])
+        read = _least([(host.disk_read_bytes_per_s, gpus) for host, gpus in stated])
+        write = _least([(host.disk_write_bytes_per_s, gpus) for host, gpus in stated])
         return HostShare(
             memory_bytes=memory or self.memory_bytes,
             memory_bytes_per_s=rate or self.memory_bytes_per_s,
             link_bytes_per_s=link or self.link_bytes_per_s,
             source=self.source,
             is_estimated=None in (memory, rate, link),
+            disk_bytes=_least([(host.disk_bytes, gpus) for host, gpus in stated]) or 0.0,
+            disk_read_bytes_per_s=read or math.inf,
+            disk_write_bytes_per_s=write or math.inf,
         )
 
 

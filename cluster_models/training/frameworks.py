@@ -293,6 +293,7 @@ class Framework:
         OptimizerOffload,
         Fact("How nodes may keep optimizer states: not, any share, all, or with parameters' shards."),
     ]
+    disk_offload: Annotated[bool, Fact("States beside sharded parameters may live on nodes' disks (NVMe).")]
     activation_offload: Annotated[
         bool, Fact("Without a pipeline, activations of layers may wait in nodes' memory for the backward pass.")
     ]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from cluster_models.cluster.gpus import Precision
 from cluster_models.training.framework_choices import CudaGraphs, Optimizer, OptimizerOffload
 from cluster_models.training.workload import WHOLE_OFFLOAD, Offload, Recompute, Sharding, TrainingWorkload
+
+ON_DISKS: Final = 2 * WHOLE_OFFLOAD
+"""Code for all states on the nodes' disks among percents of them in the nodes' memory."""
 
 
 def offload_refusal(workload: TrainingWorkload) -> str:
@@ -22,6 +27,15 @@ def offload_refusal(workload: TrainingWorkload) -> str:
         "is not planned beside adapters, whose states are small": workload.adapters is not None,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def disk_refusal(workload: TrainingWorkload) -> str:
+    """Why a run cannot keep optimizer states on the nodes' disks, as a clause; empty where it can."""
+    if not workload.framework.disk_offload:
+        return f"{workload.framework.name} keeps no states on disks"
+    if Sharding.PARAMETERS not in workload.shardings:
+        return "goes with sharding parameters (DeepSpeed's stage 3)"
+    return offload_refusal(workload)
 
 
 def layers_refusal(workload: TrainingWorkload) -> str:
@@ -60,7 +74,7 @@ def offloads_with(style: OptimizerOffload, sharding: Sharding) -> bool:
     by_style = {
         OptimizerOffload.NONE: (),
         OptimizerOffload.SHARE: (Sharding.OPTIMIZER,),
-        OptimizerOffload.STATES: (Sharding.OPTIMIZER, Sharding.GRADIENTS),
+        OptimizerOffload.STATES: (Sharding.OPTIMIZER, Sharding.GRADIENTS, Sharding.PARAMETERS),
         OptimizerOffload.SHARDS: (Sharding.PARAMETERS,),
     }
     return sharding in by_style[style]
@@ -74,13 +88,23 @@ def can_offload(workload: TrainingWorkload) -> bool:
 
 def may_offload(workload: TrainingWorkload, sharding: Sharding) -> bool:
     """Whether plans with a sharding may offload some states."""
-    return offloads_with(workload.framework.optimizer_offload, sharding) and any(offload_percents(workload))
+    some = any(offload_percents(workload)) or may_use_disks(workload, sharding)
+    return offloads_with(workload.framework.optimizer_offload, sharding) and some
+
+
+def may_use_disks(workload: TrainingWorkload, sharding: Sharding) -> bool:
+    """Whether plans with a sharding may keep all states on the nodes' disks."""
+    pinned, forbidden = workload.pinned.get("optimizer_offload"), workload.forbidden.get("optimizer_offload", ())
+    allowed = pinned in {None, WHOLE_OFFLOAD} and WHOLE_OFFLOAD not in forbidden
+    wanted = allowed and Offload.DISKS in workload.offload and sharding is Sharding.PARAMETERS
+    return wanted and not disk_refusal(workload)
 
 
 def least_offload(workload: TrainingWorkload, sharding: Sharding) -> list[int]:
-    """Percent of the states that a plan offloads whatever it holds, empty where none is possible."""
+    """Percents of the states that plans offload whatever they hold, ``ON_DISKS`` among them, if any can."""
     percents = offload_percents(workload)
-    return percents[:1] if may_offload(workload, sharding) else [0] * (0 in percents)
+    least = percents[:1] if may_offload(workload, sharding) else [0] * (0 in percents)
+    return least + [ON_DISKS] * may_use_disks(workload, sharding)
 
 
 def offload_percents(workload: TrainingWorkload) -> list[int]:

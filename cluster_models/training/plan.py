@@ -86,8 +86,8 @@ class Configuration:
     Selective recomputation runs ``recompute_modules`` again, without any the framework's own choice; full
     recomputation the first ``recompute_layers`` layers of each chunk, 0: all.
     Parameters are sharded inside groups of ``sharding_ranks`` data ranks, context ranks included, 0: all of them.
-    ``optimizer_offload`` percent of the optimizer states live in the nodes' memory, and from the forward to the
-    backward pass the activations of ``offloaded_layers`` layers.
+    ``optimizer_offload`` percent of the optimizer states live in the nodes' memory, or ``offload_to_disks``, and
+    between the passes the activations of ``offloaded_layers`` layers.
     ``head_ranks`` context ranks exchange heads in a hierarchical exchange, else 0.  ``settings``: those chosen.
     """
 
@@ -106,6 +106,7 @@ class Configuration:
     context_exchange: ContextExchange = ContextExchange.RING
     head_ranks: int = 0
     settings: RunSettings = AS_FRAMEWORK
+    offload_to_disks: bool = False
 
     def __post_init__(self) -> None:
         checked_recomputation(self.recompute, self.recompute_modules, self.recompute_layers)
@@ -121,10 +122,9 @@ class Configuration:
             raise InvalidConfiguration(
                 "sharding_ranks", group, f"goes with sharding parameters, not {self.sharding}"
             )
-        if not 0 <= self.optimizer_offload <= WHOLE_OFFLOAD:
-            raise InvalidConfiguration(
-                "optimizer_offload", self.optimizer_offload, f"is a share in percent, from 0 to {WHOLE_OFFLOAD}"
-            )
+        percent, least = self.optimizer_offload, WHOLE_OFFLOAD if self.offload_to_disks else 0
+        if not least <= percent <= WHOLE_OFFLOAD:
+            raise InvalidConfiguration("optimizer_offload", percent, f"must be {least} to {WHOLE_OFFLOAD} percent")
         if not 0 <= self.offloaded_layers < max(1, sum(map(sum, self.stage_layers))):
             raise InvalidConfiguration(
                 "offloaded_layers", self.offloaded_layers, "must leave a layer of the model", "0 offloads none"

@@ -67,6 +67,8 @@ class StageMemory:
     limit_bytes: float
     host_bytes: float = 0.0
     """Bytes in the node's memory, which are no part of the total."""
+    disk_bytes: float = 0.0
+    """The same on its disks."""
 
     @property
     def total_bytes(self) -> float:

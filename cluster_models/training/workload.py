@@ -73,6 +73,8 @@ class Offload(StrEnum):
     OPTIMIZER = "optimizer"
     """Optimizer states and master weights, all or a share, updated by the node's processors; where the framework
     moves whole shards, parameters and gradients as well."""
+    DISKS = "disks"
+    """All optimizer states and master weights on the node's disks, from which its processors update them."""
     ACTIVATIONS = "activations"
     """Activations of some layers, which the backward pass fetches again, where nothing else fits."""
 
@@ -248,7 +250,7 @@ class TrainingWorkload:
         if percent > WHOLE_OFFLOAD:
             raise InvalidWorkload(field, percent, f"is a share in percent, {WHOLE_OFFLOAD} at most")
         asked = Offload.OPTIMIZER if percent else Offload.NONE
-        if asked not in self.offload:
+        if not {asked, *[Offload.DISKS] * (percent == WHOLE_OFFLOAD)} & {*self.offload}:
             problem = f"is not what offload allows ({', '.join(self.offload)})"
             raise InvalidWorkload(field, percent, problem, f"add {asked} to offload")
 

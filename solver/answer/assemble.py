@@ -13,8 +13,10 @@ from cluster_models.remarks import Remark
 from cluster_models.training.context_exchange import exchange_of
 from cluster_models.training.free_settings import that_matter
 from cluster_models.training.model_work import workload_flops_per_token
+from cluster_models.training.offload import ON_DISKS
 from cluster_models.training.plan import Certificate, Configuration, Placement, Plan, Provenance, RankPlace
 from cluster_models.training.rank_costs import StageMemory, StageTime
+from cluster_models.training.workload import WHOLE_OFFLOAD
 from solver.answer.expert_answer import expert_balance, expert_slots, expert_warnings
 from solver.answer.spares import spare_nodes
 from solver.answer.time_account import rank_breakdowns, time_breakdown, timeline
@@ -50,7 +52,8 @@ def configuration_of(candidate: Candidate) -> Configuration:
         recompute_modules=modules,
         recompute_layers=limit,
         sharding_ranks=int(batch.sharding_ranks[0]),
-        optimizer_offload=int(batch.optimizer_offload[0]),
+        optimizer_offload=min(int(batch.optimizer_offload[0]), WHOLE_OFFLOAD),
+        offload_to_disks=int(batch.optimizer_offload[0]) == ON_DISKS,
         offloaded_layers=int(batch.offloaded_layers[0]),
         context_exchange=exchange,
         head_ranks=head_ranks,

@@ -384,6 +384,9 @@ def _limits(configuration: Configuration, problem: PlanningProblem) -> Iterator[
         yield f"{workload.framework.name} does not shard parameters in groups of {configuration.sharding_ranks}."
     yield from _state_rules(configuration, workload)
     yield from offload_rules(configuration, workload)
+    disks = [node.host.disk_bytes for node in problem.snapshot.cluster.nodes if node.host]
+    if configuration.offload_to_disks and not any(disks):
+        yield "No node states disks that offloaded states may fill."
     if configuration.schedule not in workload.schedule:
         yield f"Schedule '{configuration.schedule}' is not among {_listed(workload.schedule)}."
 

@@ -67,7 +67,7 @@ def memory_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
 def _part_rules(memory: StageMemory) -> Iterator[str]:
     total = 0.0
     for part in fields(memory):
-        if part.name in ("stage", "limit_bytes", "host_bytes"):
+        if part.name in ("stage", "limit_bytes", "host_bytes", "disk_bytes"):
             continue
         size = getattr(memory, part.name)
         total += size
@@ -215,6 +215,8 @@ def _weight_bytes(stage: int, configuration: Configuration, problem: PlanningPro
     shards = low / group + routed / expert_group, high / group + routed / expert_group
     reference = (models - 1) * most
     here = 1.0 - configuration.optimizer_offload / 100  # shards of parameters are offloaded with their states
+    if here < 1.0 and str(problem.workload.framework.optimizer_offload) == "states":  # but for 16 bits of weights
+        here, widest = 1.0, most
     return here * models * shards[0] * least, here * shards[1] * (widest + reference) + gathered * most
 
 

@@ -18,16 +18,25 @@ _HOST_SHARE: Final = 0.8
 """Share of a node's memory that states may fill."""
 _STATE_BYTES: Final = 16.0
 """Weight, gradient and two moments in FP32."""
+_BUFFERS: Final = 4 * 4 * 1e9
+"""Four buffers of a billion FP32 numbers, beside states on disks."""
 _UPDATE_BYTES: Final = 28.0
 """All four read, all but the gradient written."""
-_SHARDINGS: Final = {"share": ("optimizer",), "states": ("optimizer", "gradients"), "shards": ("parameters",)}
+_SHARDINGS: Final = {
+    "share": ("optimizer",),
+    "states": ("optimizer", "gradients", "parameters"),
+    "shards": ("parameters",),
+}
 
 
 def offload_rules(configuration: Configuration, workload: TrainingWorkload) -> Iterator[str]:
     """Rules of frameworks and of the workload that an offloaded share breaks."""
     percent, framework = configuration.optimizer_offload, workload.framework
     allowed = tuple(map(str, workload.offload))
-    if ("optimizer" if percent else "none") not in allowed:
+    kept = "disks" if configuration.offload_to_disks else "optimizer" if percent else "none"
+    if kept == "disks" and not (framework.disk_offload and str(configuration.sharding) == "parameters"):
+        yield f"{framework.name} keeps no states on disks with sharding {configuration.sharding}."
+    if kept not in allowed:
         yield f"Of the optimizer states {percent} % are offloaded, but the workload allows {', '.join(allowed)}."
     if configuration.offloaded_layers:
         if "activations" not in allowed or not framework.activation_offload:
@@ -70,6 +79,12 @@ def offload_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
     for memory in plan.memory:
         low, high = owned_parameters(memory.stage, plan.configuration, problem)
         least, most = (share * _STATE_BYTES * owned for owned in (low, high))
+        on_disks = plan.configuration.offload_to_disks
+        low, high = (on_disks * least, on_disks * most)
+        if not low * (1 - WEIGHT_TOLERANCE) <= memory.disk_bytes <= high * (1 + WEIGHT_TOLERANCE):
+            yield f"Stage {memory.stage} has {memory.disk_bytes:.0f} bytes on disks, not {low:.0f} to {high:.0f}."
+        if on_disks:  # buffers of one group of parameters
+            least, most = (min(each, _BUFFERS) for each in (least, most))
         if layers:  # a layer keeps its input at least
             least, most = least + layers * _input_bytes(plan.configuration, problem), math.inf
         if not least * (1 - WEIGHT_TOLERANCE) <= memory.host_bytes <= most * (1 + WEIGHT_TOLERANCE):
@@ -89,9 +104,12 @@ def _input_bytes(configuration: Configuration, problem: PlanningProblem) -> floa
 def room_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
     """Nodes whose memory has no room for what their GPUs offload."""
     held: dict[str, float] = defaultdict(float)
-    on_stage = {memory.stage: memory.host_bytes for memory in plan.memory}
+    written: dict[str, float] = defaultdict(float)
+    on_stage = {memory.stage: (memory.host_bytes, memory.disk_bytes) for memory in plan.memory}
     for place in plan.placement.ranks:
-        held[place.node] += on_stage.get(place.pipeline, 0.0)
+        in_memory, on_disks = on_stage.get(place.pipeline, (0.0, 0.0))
+        held[place.node] += in_memory
+        written[place.node] += on_disks
     nodes = {node.name: node for node in problem.snapshot.cluster.nodes}
     for name, nbytes in held.items():
         if (node := nodes.get(name)) is None:
@@ -101,6 +119,9 @@ def room_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
         room = _HOST_SHARE * (own or kind.host_share.memory_bytes * node.gpu_count)
         if nbytes > room * (1 + LIMIT_TOLERANCE):
             yield f"Node {name} would hold {nbytes:.0f} bytes that are offloaded, and has room for {room:.0f}."
+        disk = (node.host or HostMemory()).disk_bytes or 0.0
+        if written[name] > disk * (1 + LIMIT_TOLERANCE):
+            yield f"Node {name} would write {written[name]:.0f} bytes to its disks, which have room for {disk:.0f}."
 
 
 def _time_rules(plan: Plan, problem: PlanningProblem, share: float) -> Iterator[str]:
@@ -112,5 +133,9 @@ def _time_rules(plan: Plan, problem: PlanningProblem, share: float) -> Iterator[
     owned = [owned_parameters(memory.stage, plan.configuration, problem)[0] for memory in plan.memory]
     if rates and owned:
         least = share * _UPDATE_BYTES * min(owned) / max(rates)
+        if plan.configuration.offload_to_disks:  # each state is read and written
+            hosts = [kinds[stage.gpu_kind].host_share for stage in plan.stages if stage.gpu_kind in kinds]
+            pace = min(1 / host.disk_read_bytes_per_s + 1 / host.disk_write_bytes_per_s for host in hosts)
+            least += _STATE_BYTES * min(owned) * pace
         if plan.time.offload_s < least * (1 - WEIGHT_TOLERANCE):
             yield f"The update in the nodes' memory takes {plan.time.offload_s:.3g} s, not {least:.3g} s or more."

@@ -14,9 +14,9 @@ import numpy as np
 
 from cluster_models.cluster.hosts import HostShare
 from cluster_models.training.framework_choices import OptimizerOffload
-from cluster_models.training.offload import offload_refusal, offloads_with
+from cluster_models.training.offload import ON_DISKS, offload_refusal, offloads_with
 from cluster_models.training.workload import WHOLE_OFFLOAD, Sharding, TrainingWorkload
-from solver.candidates import SHARDING_CODES, BoolArray, CandidateBatch, FloatArray
+from solver.candidates import SHARDING_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.costs.local_sizes import is_sharded
 
 LINK_SHARE: Final = 0.78
@@ -36,6 +36,7 @@ CLIP_BYTES: Final = 12.0
 """Where gradients are in the node's memory when they are clipped: read for their norm, read and written."""
 STATE_BYTES: Final = 16.0
 """Bytes in the node's memory for each parameter: weight, gradient and moments, FP32."""
+_SUB_GROUP: Final = 1e9
 _SHARD_BYTES: Final = 4.0
 """FSDP copies its shards in FP32 and casts them on the GPU (``_fsdp_param.py``, ``all_gather_inputs``)."""
 _WEIGHT_BYTES: Final = 2.0
@@ -43,15 +44,16 @@ _WEIGHT_BYTES: Final = 2.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostStates:
-    """Bytes (n, P) that leave a GPU where all states are offloaded, and ``host`` bytes that it fills in the node.
+    """Bytes (n, P) that leave a GPU where all states are offloaded, and that it fills in the node.
 
-    All zero where a candidate cannot offload.
+    There ``host`` in memory and ``disk`` on disks.  All zero where a candidate cannot offload.
     """
 
     weights: FloatArray
     gradients: FloatArray
     optimizer: FloatArray
     host: FloatArray
+    disk: FloatArray
 
     @property
     def total(self) -> FloatArray:
@@ -69,7 +71,26 @@ def may_offload(batch: CandidateBatch, workload: TrainingWorkload) -> BoolArray:
 
 def offload_share(batch: CandidateBatch, workload: TrainingWorkload) -> FloatArray:
     """(n, 1) share of the states that each candidate offloads, none where it cannot."""
-    return np.where(may_offload(batch, workload), batch.optimizer_offload, 0)[:, None] / WHOLE_OFFLOAD
+    return as_share(np.where(may_offload(batch, workload), batch.optimizer_offload, 0)[:, None])
+
+
+def as_share(percent: IntArray) -> FloatArray:
+    """Shares that percents stand for: ``ON_DISKS`` for all."""
+    return np.minimum(percent, WHOLE_OFFLOAD) / WHOLE_OFFLOAD
+
+
+def on_disks(batch: CandidateBatch) -> BoolArray:
+    """(n, 1) whether the states live on the nodes' disks."""
+    return np.asarray(batch.optimizer_offload == ON_DISKS)[:, None]
+
+
+def host_states_bytes(batch: CandidateBatch, owned: FloatArray) -> FloatArray:
+    """(n, P) bytes in the node's memory of the states of ``owned`` (n, P) parameters.
+
+    Beside disks DeepSpeed has buffers there for weight, gradient and moments of one group of parameters at a time
+    (``buffer_count`` 4 and ``sub_group_size`` 1e9 by default).
+    """
+    return STATE_BYTES * np.where(on_disks(batch), np.minimum(owned, _SUB_GROUP), owned)
 
 
 def gradients_leave(batch: CandidateBatch, style: OptimizerOffload) -> BoolArray:
@@ -117,7 +138,8 @@ def offload_s(
     rounds = np.where(gradients_leave(batch, style), micro_batches, 1.0)[:, None]
     if style is OptimizerOffload.STATES:  # sums are fetched again for each further micro-batch
         exposed = np.maximum(out * (2.0 * rounds - 1.0) - rounds * backward_s, 0.0)
-        return np.asarray(share * (exposed + update + back))
+        disk = STATE_BYTES * (1.0 / host.disk_read_bytes_per_s + 1.0 / host.disk_write_bytes_per_s) * owned
+        return np.asarray(share * (exposed + update + back) + on_disks(batch) * disk)
     shard = _SHARD_BYTES / link * owned
     forward = np.maximum(shard - forward_s, 0.0)
     backward = np.maximum(np.maximum(shard, out) - backward_s, 0.0)

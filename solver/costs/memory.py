@@ -40,7 +40,7 @@ Engine's ``make_graphed_callables``); estimated: Megatron-Bridge's page on graph
 class StageMemoryParts:
     """Peak bytes on each GPU of every pipeline rank, all (n, P); fields as in ``rank_costs.StageMemory``.
 
-    ``host_bytes`` lie in the node's memory and are no part of the total.
+    ``host_bytes`` lie in the node's memory, ``disk_bytes`` on its disks, and are no part of the total.
     """
 
     weights_bytes: FloatArray
@@ -53,6 +53,7 @@ class StageMemoryParts:
     fragmentation_bytes: FloatArray
     limit_bytes: FloatArray
     host_bytes: FloatArray
+    disk_bytes: FloatArray
 
     @property
     def total_bytes(self) -> FloatArray:
@@ -141,6 +142,7 @@ class MemoryAccount:
     offload: FloatArray
     waits: FloatArray
     host_limit_bytes: float
+    disk_limit_bytes: float
 
     @classmethod
     def of(  # noqa: PLR0913 - each a fact of its own
@@ -210,6 +212,7 @@ class MemoryAccount:
             fragmentation_bytes=nothing,
             limit_bytes=np.full((len(batch), stages), gpu.memory_bytes * (1.0 - workload.memory_headroom)),
             host_bytes=nothing,
+            disk_bytes=nothing,
         )
         return cls(
             layers=layers,
@@ -238,6 +241,7 @@ class MemoryAccount:
             offload=offload_share(batch, workload),
             waits=batch.offloaded_layers[:, None] / architecture.layers,
             host_limit_bytes=HOST_SHARE * gpu.host_share.memory_bytes,
+            disk_limit_bytes=gpu.host_share.disk_bytes,
         )
 
     def parts(self, policies: RecomputePolicies) -> StageMemoryParts:
@@ -255,6 +259,7 @@ class MemoryAccount:
             activations_bytes=activations,
             fragmentation_bytes=fragmentation,
             host_bytes=self.offload * states.host + self.waits * held,
+            disk_bytes=self.offload * states.disk,
         )
         if self.calibration.framework.left_step_bytes:  # as far as there is room
             left = np.maximum(here * (self.step + self.left) - passing, 0.0) - needed
@@ -279,6 +284,7 @@ class MemoryAccount:
             excess = fixed + np.maximum(passing, (1.0 - self.offload) * self.step)
             if not self.offload.any() and not self.waits.any():
                 return np.asarray(excess)
+            excess = np.maximum(excess, self.offload * self.states.disk - self.disk_limit_bytes)
             return np.maximum(excess, self.offload * self.states.host + self.waits * held - self.host_limit_bytes)
         parts = self.parts(policies)
         return parts.total_bytes - parts.limit_bytes

@@ -10,11 +10,19 @@ import numpy as np
 from cluster_models.cluster.gpus import Precision
 from cluster_models.model.architecture import Architecture
 from cluster_models.training.adapters import NF4_BYTES, FrozenFormat
+from cluster_models.training.framework_choices import OptimizerOffload
 from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.costs.calibration import Calibration
 from solver.costs.data_parallel import reduces_each_micro_batch
-from solver.costs.host_offload import STATE_BYTES, HostStates, gradients_leave, may_offload
+from solver.costs.host_offload import (
+    STATE_BYTES,
+    HostStates,
+    gradients_leave,
+    host_states_bytes,
+    may_offload,
+    on_disks,
+)
 from solver.costs.local_sizes import is_sharded
 from solver.costs.parameters import LocalParameters, owned_parameters, sharing_ranks
 
@@ -123,6 +131,7 @@ def model_states(
         optimizer = optimizer + kept.tables * parameters.tables / sharing_ranks(batch, framework)[0][:, None]
     may = may_offload(batch, workload)[:, None]
     stays = np.where(stays_whole, whole, layer + parameters.tables)
+    stay_bytes = weight_bytes if framework.optimizer_offload is OptimizerOffload.STATES else 0.0
     leaves = may & gradients_leave(batch, framework.optimizer_offload)[:, None]
     return ModelStates(
         weights=np.where(zero3, sharded, weight_bytes * whole) + reference,
@@ -130,10 +139,11 @@ def model_states(
         optimizer=optimizer,
         owned=owned,
         offloaded=HostStates(
-            weights=np.where(may & zero3, kept.shard * owned, 0.0),
+            weights=np.where(may & zero3, (kept.shard - stay_bytes) * owned, 0.0),
             gradients=np.where(leaves, gradient_bytes * np.maximum(summed - stays, 0.0), 0.0),
             optimizer=may * optimizer,
-            host=may * STATE_BYTES * owned,
+            host=may * host_states_bytes(batch, owned),
+            disk=may * on_disks(batch) * STATE_BYTES * owned,
         ),
     )
 

@@ -13,19 +13,10 @@ from cluster_models.training.context_exchange import exchange_refusal, usable_ex
 from cluster_models.training.framework_choices import ContextExchange, Optimizer
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, frameworks
 from cluster_models.training.interleaving import Interleaving
-from cluster_models.training.offload import (
-    layers_refusal,
-    offload_percents,
-    offload_refusal,
-    offloaded_layers,
-    offloads_with,
-)
 from cluster_models.training.optimizer_states import MasterFormat, MomentFormat
 from cluster_models.training.recompute import default_modules, recomputable_modules
 from cluster_models.training.workload import (
-    WHOLE_OFFLOAD,
     Objective,
-    Offload,
     Sharding,
     TrainingWorkload,
 )
@@ -33,6 +24,7 @@ from solver.costs.adapters import linears_of
 from solver.degrees.kind_mixes import most_gpus_on
 from solver.degrees.memory_mixes import limits_of, mixes_of
 from solver.degrees.model_divisions import context_legal, expert_tensor_legal, tensor_legal
+from solver.degrees.offload_legality import check_offload, check_offloaded_layers
 from solver.degrees.rule_filter import check_placement
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
@@ -48,10 +40,10 @@ def check_workload(problem: PlanningProblem, fabrics: Sequence[Fabric], mixed: S
     _check_adapters(problem)
     _check_sharding(problem.workload)
     _check_model(problem)
-    _check_offloaded_layers(problem)
+    check_offloaded_layers(problem)
     _check_recomputation(problem)
     _check_states(problem.workload)
-    _check_offload(problem.workload)
+    check_offload(problem)
     _check_size(problem, fabrics if problem.workload.pinned.get("pipeline") == 1 else [*fabrics, *mixed])
     check_placement(problem, fabrics)
 
@@ -310,44 +302,6 @@ def _check_sharding(workload: TrainingWorkload) -> None:
         raise InvalidWorkload(field, size, f"{name} does not shard parameters in groups of data ranks", remedy)
     if Sharding.PARAMETERS not in workload.sharding:
         raise InvalidWorkload(field, size, "are groups that share parameters out", "allow sharding parameters")
-
-
-def _check_offload(workload: TrainingWorkload) -> None:
-    """Where optimizer states must be offloaded, the framework has that, and a sharding under which it does."""
-    pinned, framework = workload.pinned.get("optimizer_offload"), workload.framework
-    if pinned == 0 or (pinned is None and Offload.NONE in workload.offload):
-        return
-    field, value = "workload.offload", ", ".join(workload.offload)
-    if set(workload.offload) == {Offload.ACTIVATIONS}:
-        raise InvalidWorkload(field, value, "are offloaded where nothing else fits, beside other plans", "add none")
-    if pinned is not None:
-        field, value = "workload.pinned.optimizer_offload", str(pinned)
-    if refusal := offload_refusal(workload):
-        raise InvalidWorkload(field, value, refusal, "allow offload none; docs/memory_options.md says who offloads")
-    if not offload_percents(workload):
-        problem = f"{framework.name} offloads all optimizer states or none, of those not forbidden"
-        raise InvalidWorkload(field, value, problem, f"use {WHOLE_OFFLOAD}")
-    usable = [sharding for sharding in Sharding if offloads_with(framework.optimizer_offload, sharding)]
-    if not set(usable) & set(workload.shardings):
-        names = " or ".join(usable)
-        raise InvalidWorkload(
-            "workload.sharding",
-            list(map(str, workload.sharding)),
-            f"{framework.name} offloads states with sharding {names}",
-            f"allow {names}",
-        )
-
-
-def _check_offloaded_layers(problem: PlanningProblem) -> None:
-    """Where the activations of layers must be offloaded, they can be, of as many."""
-    workload, layers = problem.workload, problem.architecture.layers
-    if offloaded_layers(workload, layers):
-        return
-    pinned, name = workload.pinned.get("offloaded_layers"), "offloaded_layers"
-    field = f"workload.{'forbidden' if pinned is None else 'pinned'}.{name}"
-    value = workload.forbidden[name] if pinned is None else pinned
-    problem_found = layers_refusal(workload) or f"leaves no number below the {layers} layers of the model"
-    raise InvalidWorkload(field, value, problem_found, "allow 0; docs/memory_options.md says what else it takes")
 
 
 def _check_expert_tensor(problem: PlanningProblem) -> None:

@@ -25,6 +25,7 @@ from cluster_models.training.frameworks import Framework
 from cluster_models.training.offload import must_offload_layers, offload_percents
 from cluster_models.training.workload import WHOLE_OFFLOAD
 from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray, joined_batches, select_rows
+from solver.costs.host_offload import as_share
 from solver.costs.layers import Layers
 from solver.costs.memory import MemoryAccount
 from solver.costs.recomputation import RecomputePolicies
@@ -194,7 +195,7 @@ class Tried:
 
     def _accounts_with(self, percent: IntArray) -> list[MemoryAccount]:
         """The accounts with ``percent``, (n,) or (m, n) by policy, offloaded."""
-        share = percent[..., None] / WHOLE_OFFLOAD
+        share = as_share(percent[..., None])
         return [replace(account, offload=share) for account in self.accounts]
 
     def rows_with(self, mix: Mix, rows: IntArray, excess: FloatArray, limit: IntArray | int = 0) -> MixedRows:

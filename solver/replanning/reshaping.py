@@ -24,6 +24,7 @@ _SETTINGS: Final = (
     "recomputation",
     "sharding",
     "optimizer_offload",
+    "offload_to_disks",
     "offloaded_layers",
     "exchange_words",
     "settings",

@@ -148,7 +148,7 @@ def in_shape(
         pinned_modules=tuple(configuration.recompute_modules or default_modules(asked.workload.framework)),
         sharding=(configuration.sharding,),
         offload=(
-            Offload.OPTIMIZER if configuration.optimizer_offload else Offload.NONE,
+            _kept(configuration),
             *[Offload.ACTIVATIONS] * (configuration.offloaded_layers > 0),
         ),
         context_exchange=(configuration.context_exchange,),
@@ -169,6 +169,13 @@ def in_shape(
     plan = plan_found(site, asked, options, found)
     chosen = replace(plan.configuration, settings=configuration.settings)
     return actions.reshaped(site, replace(plan, configuration=chosen), view.migrate)
+
+
+def _kept(configuration: Configuration) -> Offload:
+    """Where the shape keeps its optimizer states."""
+    if configuration.offload_to_disks:
+        return Offload.DISKS
+    return Offload.OPTIMIZER if configuration.optimizer_offload else Offload.NONE
 
 
 def _alike(every: Sequence[JobColumns]) -> list[list[JobColumns]]:

@@ -25,6 +25,7 @@ DEEPSPEED_SAYS: Final = HOSTS_SAY | {
     "sharding",
     "shards_gradients",
     "optimizer_offload",
+    "offload_to_disks",
 }
 _SHARDED_GRADIENTS: Final = 2
 _STAGES: Final = {
@@ -77,7 +78,8 @@ def read_deepspeed(files: Files) -> Claims:
         global_batch=batch,
         sharding=_STAGES[stage],
         shards_gradients=stage == _SHARDED_GRADIENTS,
-        optimizer_offload=WHOLE_OFFLOAD if offloaded["device"] == "cpu" else 0,
+        optimizer_offload=WHOLE_OFFLOAD if offloaded["device"] in ("cpu", "nvme") else 0,
+        offload_to_disks=offloaded["device"] == "nvme",
     )
 
 

@@ -26,6 +26,7 @@ _SETTINGS: Final = {
     "recomputation": "recomputation",
     "sharding": "sharding",
     "optimizer_offload": "offloaded percent of optimizer states",
+    "offload_to_disks": "optimizer states on disks",
     "offloaded_layers": "layers with offloaded activations",
     "exchange_words": "exchange of context ranks",
     "settings": "settings of the framework",

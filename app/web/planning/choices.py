@@ -146,6 +146,7 @@ class Choices:
     offload: Options = (
         (Offload.NONE, "nothing"),
         (Offload.OPTIMIZER, "optimizer states"),
+        (Offload.DISKS, "optimizer states on disks"),
         (Offload.ACTIVATIONS, "activations of layers"),
     )
     free_settings: Options = (

@@ -17,7 +17,7 @@ from cluster_models.training.mixed_lengths import MixedLengths, Packing
 from cluster_models.training.optimizer_states import FULL_STATES, MasterFormat, MomentFormat, OptimizerStates
 from cluster_models.training.plan import Degrees, Plan
 from cluster_models.training.workload import Sharding
-from tests.app.exports.plans import export, hierarchical, shaped, text_of, under, waiting
+from tests.app.exports.plans import export, hierarchical, offloaded, shaped, text_of, under, waiting
 
 
 def in_formats(plan: Plan, states: OptimizerStates) -> Plan:
@@ -148,6 +148,18 @@ def test_offloaded_states_are_said_and_read_back(
     with pytest.raises(InvalidConfiguration, match="optimizer_offload"):
         check_files(export(name), files, launch_of(plan))
     assert "offload" not in text_of(name, plan)
+
+
+def test_states_on_disks_are_said_by_deepspeed_alone() -> None:
+    """Its device nvme; a plan that keeps them in memory is found out, the others refuse."""
+    plan = under(offloaded("transformers-2025", Sharding.PARAMETERS), "transformers-2025")
+    on_disks = replace(plan, configuration=replace(plan.configuration, offload_to_disks=True))
+    assert '"device": "nvme"' in text_of("deepspeed", on_disks)
+    with pytest.raises(InvalidConfiguration, match="offload_to_disks"):
+        check_files(export("deepspeed"), export("deepspeed").files(on_disks, Options()), launch_of(plan))
+    for name in ("megatron", "nemo", "torchtitan"):
+        with pytest.raises(InvalidConfiguration, match="offload"):
+            export(name).files(on_disks)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,136 @@
+"""Optimizer states on the nodes' disks: sums by hand, plans that need them, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cluster_models.cluster.hosts import HostMemory
+from cluster_models.errors import InvalidCluster, InvalidConfiguration, InvalidInput
+from cluster_models.training.frameworks import framework
+from cluster_models.training.offload import ON_DISKS
+from cluster_models.training.workload import Offload, Recompute, Sharding, TrainingWorkload
+from cluster_models.units import GBYTE, GIB
+from solver.candidates import SHARDING_CODES
+from solver.check import check_plan
+from solver.costs.host_offload import STATE_BYTES
+from solver.costs.memory import StageMemoryParts, stage_memory
+from solver.costs.step_costs import StepCosts, step_costs
+from solver.problem import PlanningProblem
+from tests.solver.cost_cases import H100, LLAMA_70B, candidates, even_layers
+from tests.solver.problems import DENSE, nodes, not_planned, planned, problem
+
+DEEPSPEED = framework("transformers-2025")
+DISKS = HostMemory(disk_bytes=14e12, disk_read_bytes_per_s=24 * GBYTE, disk_write_bytes_per_s=12 * GBYTE)
+WIDE = replace(DENSE, name="wide", hidden=8192, heads=64, mlp_hidden=28672)
+"""Almost two billion parameters for each of four GPUs, more than DeepSpeed's buffers hold at once."""
+EVERYWHERE = (Offload.NONE, Offload.OPTIMIZER, Offload.DISKS)
+GPU = replace(H100, host=H100.host_share.as_stated([(DISKS, 8)]))
+
+
+def asked(host: HostMemory | None = DISKS, **changes: Any) -> PlanningProblem:
+    """A model on four GPUs that share parameters out, on nodes with a host."""
+    settings: dict[str, Any] = {
+        "model": DENSE,
+        "framework": DEEPSPEED,
+        "sharding": (Sharding.PARAMETERS,),
+        "recompute": (Recompute.NONE,),
+        "offload": EVERYWHERE,
+        "global_batch": 8,
+    }
+    own = tuple(replace(node, host=host) for node in nodes(1, gpus=4))
+    return problem(own, **settings | changes)
+
+
+def priced(percent: int, data: int = 64) -> tuple[StepCosts, StageMemoryParts]:
+    """Costs and memory of Llama 3 70B with sharded parameters on H100 nodes whose disks are stated."""
+    workload = TrainingWorkload(
+        sequence_length=4096,
+        global_batch=data,
+        framework=DEEPSPEED,
+        sharding=(Sharding.PARAMETERS,),
+        offload=EVERYWHERE,
+    )
+    row = {"data": data, "sharding": SHARDING_CODES.index(Sharding.PARAMETERS), "optimizer_offload": percent}
+    shape = {"architecture": LLAMA_70B, "workload": workload, "gpu": GPU}
+    batch, layers = candidates(row), even_layers(LLAMA_70B, 1)
+    costs = step_costs(batch, layers, gpus_per_domain=8, gpus_per_node=8, **shape)
+    return costs, stage_memory(batch, layers, micro_batches=np.array([1]), **shape)
+
+
+def test_every_state_is_read_and_written_at_the_share_of_a_gpu() -> None:
+    """16 bytes a parameter each way at an eighth of 24 and 12 GB/s, beside what nodes' memory would take."""
+    owned = LLAMA_70B.parameters() / 64
+    (in_memory, _), (on_disks, _) = priced(100), priced(ON_DISKS)
+    more = float((on_disks.offload_s - in_memory.offload_s)[0, 0])
+    assert more == pytest.approx(STATE_BYTES * owned * (1 / 3e9 + 1 / 1.5e9), rel=1e-3)
+
+
+def test_the_third_stage_keeps_sixteen_bits_of_its_shards() -> None:
+    """14 bytes a parameter leave the GPU: moments, master weight and FP32 gradients but for 2 of the weight."""
+    plain, in_memory, on_disks = (priced(percent, data=512)[1] for percent in (0, 100, ON_DISKS))
+    owned = plain.optimizer_bytes / 8.0
+    assert plain.total_bytes - on_disks.total_bytes == pytest.approx(14.0 * owned, rel=1e-3)
+    assert on_disks.total_bytes == pytest.approx(in_memory.total_bytes)
+    assert on_disks.disk_bytes == pytest.approx(16.0 * owned)
+    assert not in_memory.disk_bytes.any()
+
+
+@pytest.mark.parametrize(("data", "share"), [(16, 1e9), (512, None)])
+def test_buffers_in_memory_hold_one_group_of_parameters(data: int, share: float | None) -> None:
+    """Four buffers of a billion FP32 numbers at most."""
+    owned = LLAMA_70B.parameters() / data
+    assert priced(ON_DISKS, data)[1].host_bytes == pytest.approx(16.0 * (share or owned), rel=1e-3)
+
+
+def test_disks_are_used_where_the_nodes_memory_has_no_room_and_never_else() -> None:
+    """The same plan in memory is faster; without either nothing fits."""
+    tight: dict[str, Any] = {"memory_headroom": 0.7, "model": WIDE}
+    usual = planned(asked(**tight)).configuration
+    assert (usual.optimizer_offload, usual.offload_to_disks) == (100, False)
+    short = replace(DISKS, memory_bytes=100 * GIB)
+    assert planned(asked(short, **tight)).configuration.offload_to_disks
+    assert not_planned(asked(short, offload=EVERYWHERE[:2], **tight)).closest is not None
+
+
+def test_a_plan_on_disks_is_sound_and_the_checker_knows_its_bytes_and_time() -> None:
+    """Allowed alone, it is planned; less on the disks, in no time, or without disks it is found out."""
+    case = asked(offload=(Offload.DISKS,))
+    found = planned(case)
+    assert found.configuration.offload_to_disks
+    assert check_plan(found, case) == ()
+    less = replace(found, memory=tuple(replace(each, disk_bytes=0.0) for each in found.memory))
+    assert any("bytes on disks" in each for each in check_plan(less, case))
+    hasty = replace(found, time=replace(found.time, offload_s=0.1 * found.time.offload_s))
+    assert any("update in the nodes' memory" in each for each in check_plan(hasty, case))
+    assert any("No node states disks" in each for each in check_plan(found, asked(None, offload=(Offload.DISKS,))))
+    full = asked(replace(DISKS, disk_bytes=GIB), offload=(Offload.DISKS,))
+    assert any("to its disks" in each for each in check_plan(found, full))
+    assert not_planned(full).closest is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"host": None}, "no node states disks with room"),
+        ({"offload": (Offload.DISKS,), "framework": framework("torchtitan-2025")}, "keeps no states on disks"),
+        ({"offload": (Offload.DISKS,), "sharding": (Sharding.OPTIMIZER,)}, "goes with sharding parameters"),
+        ({"offload": (Offload.DISKS,), "pinned": {"optimizer_offload": 50}}, "add optimizer"),
+    ],
+)
+def test_what_cannot_be_kept_on_disks_is_refused(changes: dict[str, Any], match: str) -> None:
+    """In words, at the field."""
+    with pytest.raises(InvalidInput, match=match):
+        planned(asked(**changes))
+
+
+def test_disks_are_stated_whole() -> None:
+    """Room without rates says nothing; a configuration on disks has all states there."""
+    with pytest.raises(InvalidCluster, match="give room and both rates"):
+        HostMemory(disk_bytes=1e12)
+    found = planned(asked(offload=(Offload.DISKS,)))
+    with pytest.raises(InvalidConfiguration, match="optimizer_offload"):
+        replace(found.configuration, optimizer_offload=0)
