@@ -72,7 +72,7 @@ def offload_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
     """Bytes and seconds in the nodes' memory that contradict the share offloaded."""
     share, layers = plan.configuration.optimizer_offload / 100, plan.configuration.offloaded_layers
     if not share and not layers:
-        if plan.time.offload_s or any(memory.host_bytes for memory in plan.memory):
+        if plan.time.offload_s or any(memory.host_bytes or memory.disk_bytes for memory in plan.memory):
             yield "Nothing is offloaded, but the plan states bytes or seconds in the nodes' memory."
         return
     yield from room_violations(plan, problem)
