@@ -48,7 +48,7 @@ class Ending(StrEnum):
 class ChildEnd:
     """How a child ended, its answer if there is one, and the end of what it wrote to standard error.
 
-    The answer of one that overran, or was asked for its best in vain, is the last of its drafts.
+    The answer of one that crashed, overran, or was asked for its best in vain, is the last of its drafts.
     """
 
     ending: Ending
@@ -131,7 +131,7 @@ def _follow(
                 child.stdin.flush()
         with suppress(queue.Empty):
             if (line := lines.get(timeout=POLL_S)) is None:
-                return Ending.CRASHED, None
+                return Ending.CRASHED, draft
             message = _parse(line)
             if message is None:
                 continue

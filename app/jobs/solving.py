@@ -27,16 +27,20 @@ GONE: Final = "gone"
 log = structlog.get_logger(__name__)
 
 
-def attempt(context: JobContext, *, plan_id: str) -> str:
-    """Solve a plan once and record its end; returns the outcome as a word the engine stores."""
+def attempt(context: JobContext, *, plan_id: str, is_last: bool = True) -> str:
+    """Solve a plan once and record its end; returns the outcome as a word the engine stores.
+
+    A child that crashes, as one killed for memory or by hand, leaves the plan to the next attempt, which may find
+    more; the last one's draft is the answer, better than none.
+    """
     request = patiently(context, lambda session: solves.begin_attempt(session, plan_id=plan_id))
     if request is None:
         return GONE
     with structlog.contextvars.bound_contextvars(plan_id=plan_id, tenant=request.tenant_id):
-        return _attempt(context, plan_id, request)
+        return _attempt(context, plan_id, request, is_last=is_last)
 
 
-def _attempt(context: JobContext, plan_id: str, request: SolveRequest) -> str:
+def _attempt(context: JobContext, plan_id: str, request: SolveRequest, *, is_last: bool) -> str:
     backend, span = str(request.options.get("backend", "unknown")), trace.get_current_span()
     span.set_attributes({"meshwright.kind": request.kind, "meshwright.tenant": request.tenant_id})
     if request.waited_s is not None:
@@ -50,7 +54,7 @@ def _attempt(context: JobContext, plan_id: str, request: SolveRequest) -> str:
         end = ChildEnd(Ending.CRASHED, None, -1, f"the solver could not be started: {broken}")
     finally:
         context.solving.discard(plan_id)
-    outcome = _record(context, plan_id, request, end)
+    outcome = _record(context, plan_id, request, end, is_last=is_last)
     span.set_attribute("meshwright.outcome", outcome)
     context.metrics.solve_seconds.labels(backend, outcome).observe(time.monotonic() - started)
     return outcome
@@ -100,7 +104,7 @@ def _run(context: JobContext, plan_id: str, request: SolveRequest) -> ChildEnd:
     return end
 
 
-def _record(context: JobContext, plan_id: str, request: SolveRequest, end: ChildEnd) -> str:
+def _record(context: JobContext, plan_id: str, request: SolveRequest, end: ChildEnd, *, is_last: bool) -> str:
     if end.ending is Ending.STOPPED:
         return PlanStatus.CANCELLED
     if end.ending is Ending.OVERRAN and end.answer is None:
@@ -110,9 +114,10 @@ def _record(context: JobContext, plan_id: str, request: SolveRequest, end: Child
             "Give it more time, or a lower effort.",
         )
         return _finish(context, plan_id, PlanStatus.FAILED, error=error)
-    if end.answer is None:
+    if end.ending is Ending.CRASHED:
         context.metrics.child_crashes.inc()
         log.warning("solve_crashed", exit_code=end.exit_code, stderr=end.stderr_tail)
+    if end.answer is None or (end.ending is Ending.CRASHED and not is_last):
         return CRASHED
     return _record_answer(context, plan_id, request, end.answer)
 

@@ -46,7 +46,7 @@ def solve_plan(plan_id: str, trace: str = "") -> str:
 def attempt_solve(plan_id: str, number: int, trace: str) -> str:
     """One attempt; see ``solving.attempt``."""
     with job_span("solve", trace, {"meshwright.plan": plan_id, "meshwright.attempt": number}):
-        return str(solving.attempt(_bound(), plan_id=plan_id))
+        return str(solving.attempt(_bound(), plan_id=plan_id, is_last=number == ATTEMPTS))
 
 
 @DBOS.step(name="give_up")

@@ -79,6 +79,7 @@ def remedy_words(remedy: Remedy) -> str:
         RemedyKind.GPU_KIND: f"serve on {remedy.name}",
         RemedyKind.MODES: "allow both modes, aggregated and split",
         RemedyKind.PINNED: "unpin degrees",
+        RemedyKind.MEMORY_FRACTION: f"leave out memory_fraction, which is {value:g} by default",
     }[remedy.kind]
 
 

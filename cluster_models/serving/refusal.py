@@ -56,6 +56,8 @@ class RemedyKind(StrEnum):
     """Allow both modes."""
     PINNED = "pinned"
     """Unpin degrees."""
+    MEMORY_FRACTION = "memory_fraction"
+    """Leave the engine's share of memory as it is by default, ``value``."""
 
 
 @dataclass(frozen=True, slots=True)

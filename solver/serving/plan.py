@@ -61,7 +61,7 @@ def plan_serving(
     """The plan of ``problem``, or what stands against one; a search that is called off answers with its best.
 
     Raises ``InvalidWorkload`` where models, engines and the goal do not go together, and ``SolverFailed`` where the
-    time limit ends before any plan was seen.
+    search ends before any plan was seen.
     """
     check_problem(problem)
     provenance = provenance_of(problem, options)
@@ -79,9 +79,11 @@ def plan_serving(
     found = search(problem, site, options, reports)
     if found.settled:
         return _plan(problem, options, site, found, provenance)
-    if found.stopped_by in (StopReason.TIME_LIMIT, StopReason.CANCELLED):
+    if found.stopped_by is StopReason.CANCELLED:
+        raise SolverFailed("the search was stopped before it had seen a serving plan; let it go on longer")
+    if found.stopped_by is StopReason.TIME_LIMIT:
         raise SolverFailed(
-            f"no serving plan was seen before the search was stopped; allow more than {options.time_limit_s:g} s"
+            f"no serving plan was seen within the time limit; allow more than {options.time_limit_s:g} s"
         )
     return refusal_of(problem, site, found, provenance)
 

@@ -48,12 +48,12 @@ def main() -> None:
     ledger = Path(options["ledger"])
     starts = _write(ledger, f"start {os.getpid()}")
     behaviour = options.get("behaviour", "answer")
+    if "draft" in options:
+        _say(kind="draft", answer=options["draft"])
     if behaviour == "crash" or (behaviour == "crash_once" and starts == 1):
         sys.stderr.write("the stand-in solver breaks on purpose\n")
         os._exit(3)
     if behaviour == "hang":
-        if "draft" in options:
-            _say(kind="draft", answer=options["draft"])
         grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         _write(ledger, f"grandchild {grandchild.pid}")
         time.sleep(600)

@@ -177,6 +177,10 @@ def _other_means(problem: ServingProblem, model: int) -> Iterator[Remedy]:
         yield Remedy(RemedyKind.MODES)
     if goal.pinned and _works(snapshot, served, replace(goal, pinned={})):
         yield Remedy(RemedyKind.PINNED)
+    if served.workload.memory_fraction is not None:
+        usual = replace(served, workload=replace(served.workload, memory_fraction=None))
+        if _works(snapshot, usual, goal):
+            yield Remedy(RemedyKind.MEMORY_FRACTION, served.workload.engine.memory_fraction)
     for weights in WeightFormat:
         workload = served.workload
         is_narrower = weights.element_bytes < workload.weights.element_bytes

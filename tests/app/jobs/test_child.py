@@ -100,6 +100,8 @@ def test_a_crash_is_told_from_an_answer(tmp_path: Path) -> None:
     assert end.ending is Ending.CRASHED
     assert end.answer is None
     assert "breaks on purpose" in end.stderr_tail
+    found = _run(tmp_path, behaviour="crash", draft={"kind": "plan"})
+    assert (found.ending, found.answer) == (Ending.CRASHED, {"kind": "plan"})
 
 
 def test_a_child_past_its_hard_limit_is_ended_with_its_children(tmp_path: Path) -> None:

@@ -114,6 +114,17 @@ def test_a_plan_ends_as_its_solver_says(
 
 
 @pytest.mark.usefixtures("runtime")
+def test_what_the_last_crash_had_found_is_the_answer(
+    submit: Callable[..., str], sessions: SessionFactory, tmp_path: Path
+) -> None:
+    """Those before it are tried again, for they might find more."""
+    draft = {"kind": "plan", "plan": {"found": "before the crash"}}
+    row = wait_for_end(sessions, submit(behaviour="crash", draft=draft))
+    assert (row.status, row.attempts, _starts(tmp_path)) == (PlanStatus.SUCCEEDED, 3, 3)
+    assert row.result == draft["plan"]
+
+
+@pytest.mark.usefixtures("runtime")
 def test_a_repeated_enqueue_solves_once(
     submit: Callable[..., str], client: JobClient, sessions: SessionFactory, tmp_path: Path
 ) -> None:

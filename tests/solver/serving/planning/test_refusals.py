@@ -57,3 +57,12 @@ def test_a_load_next_to_nothing_takes_one_group(load: dict[str, float]) -> None:
     """Solvers round it to none."""
     plan = sound_plan(problem(nodes(1, gpus=2), served("llama-3.1-8b", **CHAT, **load), objective="gpus"))
     assert plan.gpus == 1
+
+
+def test_an_engine_given_next_to_no_memory_is_told_its_usual_share() -> None:
+    """With which a plan exists."""
+    refused = plan_serving(problem(nodes(1), served(**CHAT, memory_fraction=1e-6)), OPTIONS)
+    assert isinstance(refused, NoServingPlan)
+    remedies = {each.kind: each.value for each in refused.remedies}
+    usual = remedies[RemedyKind.MEMORY_FRACTION]
+    sound_plan(problem(nodes(1), served(**CHAT, memory_fraction=usual)))

@@ -103,3 +103,17 @@ def test_a_sound_plan_comes_whenever_time_is_up(ticks: int, monkeypatch: pytest.
         return
     assert isinstance(found, ServingPlan), found
     assert check_serving_plan(found, ASKED) == ()
+
+
+@pytest.mark.parametrize(
+    ("stopped_by", "words"),
+    [(StopReason.CANCELLED, "was stopped before it had seen"), (StopReason.TIME_LIMIT, "allow more than")],
+)
+def test_a_search_without_a_plan_says_what_ended_it(
+    stopped_by: StopReason, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stop asks for no other time limit."""
+    nothing = Found((), 0.0, inf, stopped_by, (), (), ())
+    monkeypatch.setattr("solver.serving.plan.search", lambda *_: nothing)
+    with pytest.raises(SolverFailed, match=words):
+        plan_serving(ASKED, OPTIONS)
