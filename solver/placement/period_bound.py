@@ -186,7 +186,7 @@ def period_bound_s(
     forced_s = forced_floors(found.ring_s, found.count, problem.nodes - problem.slots)
     found = replace(found, ring_s=np.maximum(found.ring_s, forced_s[:, None]))
     tail_s = tail_bound_s(problem)
-    limits = period_limits(problem, found, found.ring_s.min(axis=1) + tail_s, out_of_time)
+    limits = period_limits(problem, found, found.ring_s.min(axis=1) + tail_s, upper_s, out_of_time)
     if limits is None:
         return bound_s
     bound_s = max(bound_s, float((limits.end_s + found.ring_s.min(axis=1)).max()) + tail_s)

@@ -20,6 +20,8 @@ from solver.placement.problem import PlacementProblem
 
 STRESSES: Final = (1.02, 1.1, 1.5, 3.0)
 """Factors on the transfers of a stretch, so that critical paths go round it."""
+CLOSE: Final = 1e-3
+"""Share by which a factor must fall to be worth another path."""
 TOLERANCE: Final = 1e-9
 SPARE: Final = 1e-3
 """Beyond what a stretch may ever take, where no path limits it."""
@@ -50,9 +52,13 @@ class PeriodLimits:
 
 
 def period_limits(
-    problem: PlacementProblem, chains: Chains, after_s: FloatArray, out_of_time: Callable[[], bool]
+    problem: PlacementProblem,
+    chains: Chains,
+    after_s: FloatArray,
+    step_s: float,
+    out_of_time: Callable[[], bool],
 ) -> PeriodLimits | None:
-    """The limits of one problem; ``None`` when time is over first.
+    """The limits of one problem, lowest for steps of about ``step_s``; ``None`` when time is over first.
 
     ``after_s`` (P,): what follows the last backward of each rank at least, in every replica.
     """
@@ -65,26 +71,40 @@ def period_limits(
     if schedule.is_closed:
         delay_s[0, -1] = delay_s[1, 0] = chains.least_hop_s
     unit_s = arrays.duration_s.reshape(len(arrays.duration_s), -1, stages).sum(axis=(0, 1)) / schedule.virtual
+    least_s, slowest = float(hop_s.min()), float(hop_s.max())
+
+    def critical(a: int, b: int, stress: float) -> tuple[float, float]:
+        """Rounds of ranks a .. b on the path that is critical with them so much slower, and seconds of its rest."""
+        slower, later = duration_s.copy(), delay_s.copy()
+        if a == b:
+            slower.reshape(len(slower), -1, stages)[:, :, a] *= stress
+        later[0, a:b] *= stress
+        later[1, a + 1 : b + 1] *= stress
+        ends = simulate(schedule, slower, later)
+        s = int((ends[schedule.last] + after_s).argmax())
+        work, hops = critical_path(schedule, ends, later, int(schedule.last[s]))
+        spent_s = (work * arrays.duration_s).reshape(len(work), -1, stages).sum(axis=(0, 1))
+        rounds = _rounds(spent_s, hops, unit_s, a, b)
+        total_s = float((work * duration_s).sum() + (hops * delay_s).sum())
+        once_s = unit_s[a : b + 1].sum() * slow.min() + 2 * (b - a) * least_s
+        return rounds, total_s - rounds * once_s + after_s[s]
+
     rows = []
     for a in range(stages):
         for b in range(a, stages):
             if out_of_time():
                 return None
-            for stress in STRESSES:
-                slower, later = duration_s.copy(), delay_s.copy()
-                if a == b:
-                    slower.reshape(len(slower), -1, stages)[:, :, a] *= stress
-                later[0, a:b] *= stress
-                later[1, a + 1 : b + 1] *= stress
-                ends = simulate(schedule, slower, later)
-                s = int((ends[schedule.last] + after_s).argmax())
-                work, hops = critical_path(schedule, ends, later, int(schedule.last[s]))
-                spent_s = (work * arrays.duration_s).reshape(len(work), -1, stages).sum(axis=(0, 1))
-                rounds = _rounds(spent_s, hops, unit_s, a, b)
-                if rounds > 0:
-                    total_s = float((work * duration_s).sum() + (hops * delay_s).sum())
-                    once_s = unit_s[a : b + 1].sum() * slow.min() + 2 * (b - a) * hop_s.min()
-                    rows.append((a, b, rounds, total_s - rounds * once_s + after_s[s]))
+            transfers_s = 2 * (b - a) * least_s
+            for start in (*STRESSES, slowest / least_s) if transfers_s > 0 else STRESSES:
+                stress, before = start, np.inf
+                while 1.0 < stress < before * (1.0 - CLOSE):
+                    rounds, rest_s = critical(a, b, stress)
+                    if rounds <= 0:
+                        break
+                    rows.append((a, b, rounds, rest_s))
+                    # again with transfers as slow as this path allows
+                    left_s = (step_s - rest_s) / rounds - float(unit_s[a : b + 1].sum()) * slow.min()
+                    stress, before = left_s / transfers_s if transfers_s > 0 else 0.0, stress
     table = np.array(rows).reshape(-1, 4)
     most_s = np.add.outer(-np.concatenate([[0.0], np.cumsum(unit_s)[:-1]]), np.cumsum(unit_s)) * slow.max()
     most_s += 2 * hop_s.max() * np.subtract.outer(-np.arange(stages), -np.arange(stages))

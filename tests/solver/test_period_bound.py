@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.placement_clusters import made_up_links, made_up_training
+from benchmarks.placement_clusters import made_up_links, made_up_training, steep_links, steep_training
 from benchmarks.placement_grid import grid_problem
 from solver.compiled import violations
+from solver.pipeline.simulation import simulate
 from solver.placement.bounds import placement_bound_s
 from solver.placement.branch_and_price import tail_bound_s
 from solver.placement.chains import chains_of
@@ -36,8 +37,9 @@ def test_no_assignment_is_faster(problem: PlacementProblem) -> None:
 
 
 @settings(max_examples=20)
-@given(grids(), st.integers(0, 2**32 - 1))
-def test_every_assignment_keeps_the_limits_of_its_step(problem: PlacementProblem, seed: int) -> None:
+@given(grids(), st.integers(0, 2**32 - 1), st.sampled_from([0.9, 1.0, 1.1]))
+def test_every_assignment_keeps_the_limits_of_its_step(problem: PlacementProblem, seed: int, above: float) -> None:
+    """Whichever step near to it they are made for."""
     found = chains_of(problem)
     assume(problem.nodes > 1)
     assert found is not None
@@ -47,7 +49,7 @@ def test_every_assignment_keeps_the_limits_of_its_step(problem: PlacementProblem
     forced_s = forced_floors(found.ring_s, found.count, problem.nodes - problem.slots)
     assert (times.end_s.max(axis=0) + forced_s + tail_s <= times.step_s * (1 + 1e-9)).all()
     after_s = np.maximum(found.ring_s.min(axis=1), forced_s) + tail_s
-    limits = period_limits(problem, found, after_s, lambda: False)
+    limits = period_limits(problem, found, after_s, above * times.step_s, lambda: False)
     assert limits is not None
     limit_s = limits.at(times.step_s)
     rows = bucket(limit_s)
@@ -62,6 +64,24 @@ def test_every_assignment_keeps_the_limits_of_its_step(problem: PlacementProblem
                 assert stretch <= limit_s[a, b] * (1 + 1e-9)
                 formed = rows.rate_s * (b - a + 1) + rows.start_s[a] + rows.end_s[b]
                 assert formed >= limit_s[a, b] - 1e-9 * abs(limit_s[a, b])
+
+
+def test_limits_of_stretches_are_near_what_the_schedule_allows() -> None:
+    """Each at its limit, all else at its best, the schedule takes hardly longer than the step they are made for."""
+    problem, step_s = grid_problem(steep_links(256, 11), steep_training(256)), 5.95
+    found = chains_of(problem)
+    assert found is not None
+    after_s = np.maximum(found.ring_s.min(axis=1), forced_floors(found.ring_s, found.count, 0))
+    limits = period_limits(problem, found, after_s, step_s, lambda: False)
+    assert limits is not None
+    limit_s, schedule = limits.at(step_s), problem.schedule
+    least_s = problem.arrays.hop_s[~np.eye(problem.nodes, dtype=bool)].min()
+    for a, b in combinations(range(schedule.pipeline), 2):
+        delay_s = np.full((2, schedule.pipeline), least_s)
+        transfers_s = limit_s[a, b] - limits.unit_s[a : b + 1].sum()
+        delay_s[0, a:b] = delay_s[1, a + 1 : b + 1] = transfers_s / (2 * (b - a))
+        ends = simulate(schedule, problem.arrays.duration_s, delay_s)[schedule.last]
+        assert (ends + after_s).max() < 1.03 * step_s
 
 
 @given(st.integers(3, 7), st.integers(0, 2**32 - 1))
