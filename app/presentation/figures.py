@@ -24,6 +24,17 @@ def seconds(value: float | None) -> str:
     return "0 s" if value == 0 else f"{_digits(value / MICROSECOND)} µs"
 
 
+def duration(value_s: float) -> str:
+    """Seconds as people say them: "40 s", "2 min 30 s", "1 h 5 min", "3 days"."""
+    whole = max(0, round(value_s))
+    for size, unit, less, lesser in ((86_400, "day", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            most, rest = whole // size, whole % size // less
+            named = f"{most} {unit}s" if unit == "day" and most != 1 else f"{most} {unit}"
+            return f"{named} {rest} {lesser}" if rest and most < 10 else named
+    return f"{whole} s"
+
+
 def interval_name(confidence: Confidence) -> str:
     """Name of the range in which a step is expected: "80 % interval"."""
     return f"{percent(confidence.level, places=0)} interval"
@@ -65,7 +76,7 @@ def tflops(value: float | None) -> str:
 
 def percent(share: float | None, *, places: int = 1) -> str:
     """A share of 1 as a percentage."""
-    return NOT_KNOWN if share is None else f"{100 * share:.{places}f} %"
+    return NOT_KNOWN if share is None else f"{100 * share:,.{places}f} %"
 
 
 def ratio(value: float | None) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from app.presentation.figures import count, percent, plural, seconds
-from app.presentation.recovery import duration
+from app.presentation.figures import count, duration, percent, plural, seconds
 from cluster_models.fleet.jobs import FleetObjective
 from cluster_models.fleet.plan import CurvePoint, FleetPlan, FleetShare, NoFleetPlan, NoFleetReason
 from cluster_models.training.plan import StopReason

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from app.presentation.figures import plural
-from app.presentation.recovery import duration
+from app.presentation.figures import duration, plural
 from app.services.running.running_jobs import JobRecord
 from cluster_models.jobs.running import RecoveryPolicy
 from cluster_models.jobs.serving import ServingPolicy

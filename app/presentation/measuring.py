@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.exports.measuring import Launcher
-from app.presentation.figures import data_bytes, plural
-from app.presentation.recovery import duration
+from app.presentation.figures import data_bytes, duration, plural
 from app.presentation.sentences import sentences
 from cluster_models.cluster.measurements import Collective
 from cluster_models.cluster.topology import Node

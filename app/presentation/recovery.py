@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from app.presentation.figures import NOT_KNOWN, count, plural, seconds
+from app.presentation.figures import NOT_KNOWN, count, duration, plural, seconds
 from app.services.health.health_events import EventRecord
 from app.services.running.plan_contents import RunningPlanSummary
 from cluster_models.health.conditions import OPERATOR, Condition
@@ -80,17 +80,6 @@ def entity_words(entity: Entity) -> str:
 def moment(at: datetime) -> str:
     """A moment to the second: "01 Mar 2026 12:00:07 UTC"."""
     return f"{at:%d %b %Y %H:%M:%S} UTC"
-
-
-def duration(value_s: float) -> str:
-    """Seconds as people say them: "40 s", "2 min 30 s", "1 h 5 min", "3 days"."""
-    whole = max(0, round(value_s))
-    for size, unit, less, lesser in ((86_400, "day", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= size:
-            most, rest = whole // size, whole % size // less
-            named = f"{most} {unit}s" if unit == "day" and most != 1 else f"{most} {unit}"
-            return f"{named} {rest} {lesser}" if rest and most < 10 else named
-    return f"{whole} s"
 
 
 def duration_range(span: TimeRange) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from app.presentation.figures import plural
-from app.presentation.recovery import duration, moment
+from app.presentation.figures import duration, plural
+from app.presentation.recovery import moment
 from app.services.health.reliability import CONFIDENCE, KindReliability, Reliability
 from cluster_models.health.events import EntityKind
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from app.presentation.recovery import Step, duration, duration_range
+from app.presentation.figures import duration
+from app.presentation.recovery import Step, duration_range
 from app.presentation.replans import starts_anew
 from app.presentation.serving_decisions import serving_steps
 from cluster_models.jobs.recovery import BatchDecision, JobDecision, Migration, RecoveryAction

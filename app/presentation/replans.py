@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, Protocol
 
-from app.presentation.figures import percent
-from app.presentation.recovery import ACTIONS, data_size, duration
+from app.presentation.figures import duration, percent
+from app.presentation.recovery import ACTIONS, data_size
 from app.presentation.serving_decisions import SERVING_ACTIONS
 from app.services.decisions.replan_answers import DecisionSummary
 from cluster_models.jobs.recovery import BatchDecision, JobDecision, Migration, RecoveryAction

@@ -24,16 +24,8 @@ from app.cli.failures.job_stored import stored_cluster
 from app.cli.terminal import bullets, console, print_text, section
 from app.db.engine import transaction
 from app.presentation.decision_reasons import keep_out
-from app.presentation.figures import plural
-from app.presentation.recovery import (
-    STATES,
-    condition_notes,
-    duration,
-    entity_words,
-    event_notes,
-    moment,
-    source_words,
-)
+from app.presentation.figures import duration, plural
+from app.presentation.recovery import STATES, condition_notes, entity_words, event_notes, moment, source_words
 from app.presentation.reliability import reliability_figures
 from app.services.clusters import aliases
 from app.services.decisions.reports import ReportAnswer

@@ -23,7 +23,8 @@ from app.cli.failures.replan_view import AskedView, decision_view
 from app.cli.terminal import bullets, console, print_text, section
 from app.db.status import OPEN_REPLANS, ReplanStatus
 from app.documents.reading import close_name
-from app.presentation.recovery import duration, moment
+from app.presentation.figures import duration
+from app.presentation.recovery import moment
 from app.presentation.replans import summary_words
 from app.presentation.steps import step_words
 from app.services.decisions import replan_views, replans

@@ -15,8 +15,8 @@ from app.cli.failures.replan_files import JobFiles, launch_command
 from app.cli.failures.serving_view import serving_sections
 from app.cli.terminal import bullets, section
 from app.presentation.decision_reasons import keep_out, objection, reason_of
-from app.presentation.figures import count, plural, spans
-from app.presentation.recovery import OTHER_ACTIONS, STATES, Step, change, duration, entity_words, fallback_words
+from app.presentation.figures import count, duration, plural, spans
+from app.presentation.recovery import OTHER_ACTIONS, STATES, Step, change, entity_words, fallback_words
 from app.presentation.replan_steps import steps
 from app.presentation.replans import ACTION_VERBS, lost_gpu_hours, moved_bytes, proof, starts_anew
 from cluster_models.health.conditions import Condition

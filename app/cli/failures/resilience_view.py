@@ -12,8 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli.terminal import bullets, section
-from app.presentation.figures import count, gib, percent, plural, seconds
-from app.presentation.recovery import duration
+from app.presentation.figures import count, duration, gib, percent, plural, seconds
 from app.presentation.sentences import sentence
 from app.presentation.survival import losses_sentence
 from app.services.planning.resilience import Resilience

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from app.presentation.figures import duration
 from app.presentation.sentences.formats import Words
 from cluster_models.jobs.recovery import RecoveryAction
 from cluster_models.training.rank_costs import TIME_PARTS
@@ -40,10 +41,6 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
-def _duration(seconds: float) -> str:
-    return f"{seconds / 3600:.3g} h" if seconds >= 3600 else f"{seconds / 60:.3g} min"
-
-
 def _spares_short(*, lost: int, unit_nodes: int, spares: int) -> str:
     units = "nodes" if unit_nodes == 1 else f"units of {unit_nodes} nodes in one NVLink domain"
     return f"{lost} of its {units} cannot carry its ranks, and {spares} spare ones can"
@@ -76,7 +73,7 @@ def _moved(*, taken: Sequence[str], left: Sequence[str]) -> str:
 
 
 def _nodes_back(*, seconds: float) -> str:
-    return f"its nodes are expected back in {_duration(seconds)}"
+    return f"its nodes are expected back in {duration(seconds)}"
 
 
 def _no_legal_size(*, most: int, global_batch: int, batch_may_change: bool) -> str:
@@ -133,6 +130,10 @@ def _fewer_tokens(*, share: float) -> str:
 
 def _worth_less(*, share: float) -> str:
     return f"worth {_percent(share)} less over the horizon"
+
+
+def _longer_downtime(*, seconds: float) -> str:
+    return f"{duration(seconds)} more downtime"
 
 
 def _more_to_move(*, bytes: float) -> str:  # noqa: A002 - the name of the figure
@@ -202,7 +203,7 @@ PREFERENCES: Final[Mapping[str, Words]] = {
     "as_good": _as_good,
     "worth_less": _worth_less,
     "fewer_tokens": _fewer_tokens,
-    "longer_downtime": "{seconds:.0f} s more downtime",
+    "longer_downtime": _longer_downtime,
     "more_to_move": _more_to_move,
     "more_spares": "it takes more spares, which are worth something kept",
 }

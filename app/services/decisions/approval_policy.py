@@ -10,8 +10,8 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from app.db.replan_tables import ReplanRow
-from app.presentation.figures import percent, plural
-from app.presentation.recovery import OTHER_ACTIONS, duration
+from app.presentation.figures import duration, percent, plural
+from app.presentation.recovery import OTHER_ACTIONS
 from app.services.clusters import clusters
 from app.services.decisions import reports
 from app.services.decisions.replan_settings import ReplanSettings

@@ -70,8 +70,8 @@ class PortfolioHead:
     id: str
     plans: Mapping[str, str]
     waiting: tuple[str, ...]
-    subjects: tuple[str, ...]
     created_at: datetime
+    subjects: tuple[str, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -211,7 +211,7 @@ def _heads(session: Session, rows: Sequence[PortfolioRow]) -> list[PortfolioHead
         kept = [found[plan_id] for plan_id in each.values() if plan_id in found]
         waiting = tuple(plan.id for plan in kept if plan.status in OPEN_STATUSES)
         subjects = tuple(dict.fromkeys(f"{plan.model_name} on {plan.cluster_name}" for plan in kept))
-        heads.append(PortfolioHead(row.id, each, waiting, subjects, row.created_at))
+        heads.append(PortfolioHead(row.id, each, waiting, row.created_at, subjects))
     return heads
 
 

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from app.presentation.recovery import duration, duration_range, tokens_per_s
+from app.presentation.figures import duration
+from app.presentation.recovery import duration_range, tokens_per_s
 from app.web.drawing import Box, Drawing, Key, Words
 from cluster_models.jobs.recovery import JobDecision, Migration
 from cluster_models.jobs.serving import ServingDecision

@@ -7,16 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from app.presentation.figures import capital
-from app.presentation.recovery import (
-    STATES,
-    condition_notes,
-    duration,
-    entity_words,
-    event_notes,
-    moment,
-    source_words,
-)
+from app.presentation.figures import capital, duration
+from app.presentation.recovery import STATES, condition_notes, entity_words, event_notes, moment, source_words
 from app.services.health.health_events import EventRecord
 from cluster_models.health.conditions import Condition
 from cluster_models.health.events import HealthState

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Final
 
 from app.db.status import ReplanStatus
-from app.presentation.figures import percent
-from app.presentation.recovery import duration, moment
+from app.presentation.figures import duration, percent
+from app.presentation.recovery import moment
 from app.presentation.replans import summary_words
 from app.services.decisions.replans import Answer, ReplanRecord
 

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from app.db.status import DeliveryStatus
 from app.events.registry import ADAPTERS
-from app.presentation.figures import plural
-from app.presentation.recovery import duration, moment
+from app.presentation.figures import duration, plural
+from app.presentation.recovery import moment
 from app.services.health.event_sources import EventSource
 from app.services.webhooks.webhooks import Delivery, Endpoint, EventType
 

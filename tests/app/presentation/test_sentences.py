@@ -91,3 +91,8 @@ def test_remarks_come_back_from_their_document() -> None:
 def test_texts_with_braces_are_no_templates() -> None:
     """Figures come from users' files."""
     assert sentence(Remark("text", {"text": "{0} {x} }{"})) == "{0} {x} }{"
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(20.0, "20 s"), (303.0, "5 min 3 s"), (7200.0, "2 h")])
+def test_downtime_is_said_as_elsewhere(seconds: float, words: str) -> None:
+    assert sentence(remark("longer_downtime", seconds=seconds)) == f"{words} more downtime"
