@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from app.services import subprocesses
+from app.settings import Settings
 from tests.app.command_files import CLUSTER, WORKLOAD
+from tests.databases import begin_at_newest
 
 
 @pytest.fixture
@@ -19,6 +21,14 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     (tmp_path / "cluster.yaml").write_text(CLUSTER)
     (tmp_path / "workload.yaml").write_text(WORKLOAD)
     return ["--cluster", "cluster.yaml", "--model", "llama-3-8b", "--workload", "workload.yaml"]
+
+
+@pytest.fixture
+def kept_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An embedded database without rows at the newest schema, in an empty folder, which commands use."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MESHWRIGHT_DATABASE_URL", f"sqlite:///{tmp_path / 'kept.sqlite'}")
+    begin_at_newest(Settings())
 
 
 @pytest.fixture(autouse=True)

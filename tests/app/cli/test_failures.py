@@ -12,10 +12,8 @@ from tests.app.failure_files import CLUSTER, NAME, PLAN, POLICY, write_files
 
 
 @pytest.fixture(autouse=True)
-def _stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def _stored(tmp_path: Path, kept_database: None, capsys: pytest.CaptureFixture[str]) -> None:
     """A database with the small cluster, a job on a and b, and c as the spare."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MESHWRIGHT_DATABASE_URL", f"sqlite:///{tmp_path / 'kept.sqlite'}")
     write_files(tmp_path)
     assert main(["cluster", "import", CLUSTER]) == 0
     assert main(["jobs", "add", NAME, "small", "--plan", PLAN, "--recovery", POLICY]) == 0
