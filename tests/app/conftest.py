@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.main import DescribedApp
 from app.services import subprocesses
 from app.settings import Settings
 from tests.app.command_files import CLUSTER, WORKLOAD
@@ -29,6 +30,21 @@ def kept_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MESHWRIGHT_DATABASE_URL", f"sqlite:///{tmp_path / 'kept.sqlite'}")
     begin_at_newest(Settings())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_description() -> Iterator[None]:
+    """The description of the API, made once: all applications have the same, and it takes two seconds to make."""
+    made, known = DescribedApp.openapi, list[dict[str, Any]]()
+
+    def openapi(app: DescribedApp) -> dict[str, Any]:
+        if not known:
+            known.append(made(app))
+        return known[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DescribedApp, "openapi", openapi)
+        yield
 
 
 @pytest.fixture(autouse=True)
