@@ -174,6 +174,7 @@ def headline(plan: ServingPlan) -> Pairs:
     capped = any(replica.power_cap_watts for replica in plan.replicas)
     name = "power by data sheets and caps" if capped else "power by data sheets"
     rows.append((name, f"{plan.power_watts / 1000:,.3g} kW"))
+    rows.append(("energy of output", f"{plan.power_watts / plan.tokens_per_s:,.3g} J a token at most"))
     return tuple(rows)
 
 

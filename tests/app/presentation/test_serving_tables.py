@@ -46,4 +46,6 @@ def test_power_caps_stand_behind_the_kind_of_gpu() -> None:
         f"{row.gpu_kind}, capped at 490 W" for row in pool_rows(plan)
     }
     assert all(row.workers.endswith(", capped at 420 W") for row in other_shapes(slow))
-    assert headline(slow)[-1][0] == "power by data sheets and caps"
+    assert headline(slow)[-2][0] == "power by data sheets and caps"
+    joules = f"{plan.power_watts / plan.tokens_per_s:,.3g} J a token at most"
+    assert headline(plan)[-1] == ("energy of output", joules)
