@@ -22,6 +22,7 @@ from app.settings import Settings
 QUEUES_PLANS: Final = frozenset(
     {
         "fleet_pages.ask_for_fleet_plan",
+        "reinforcement_pages.ask_for_reinforcement_plan",
         "new_plan_pages.ask_for_plan",
         "new_plan_pages.try_story",
         "plans.create_plan",

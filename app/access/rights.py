@@ -139,6 +139,7 @@ _PAGES: Final[Mapping[str, Mapping[Right, str]]] = {
         READ: "portfolio_list portfolio portfolio_progress",
         PLAN: "ask_for_portfolio cancel_portfolio",
     },
+    "reinforcement_pages": {READ: "new_reinforcement_plan", PLAN: "ask_for_reinforcement_plan"},
     "replan_pages": {
         READ: "replan_list replan replan_progress with_free_nodes launch_file",
         OPERATE: "change_replan",

@@ -11,6 +11,7 @@ from app.answers.addresses import Links, Moment, addresses
 from app.db.status import PlanKind, PlanStatus
 from app.documents.fleet import FleetPlanDocument, NoFleetPlanDocument
 from app.documents.plan import NoPlanDocument, PlanDocument
+from app.documents.reinforcement_plan import NoReinforcementPlanDocument, ReinforcementPlanDocument
 from app.documents.serving_plan import NoServingPlanDocument, ServingPlanDocument
 from app.documents.values import Computed, Given, Holds, ValueAnswer
 from app.services.planning.plans import PlanError, PlanRecord
@@ -24,6 +25,8 @@ ResultDocument = (
     | NoServingPlanDocument
     | FleetPlanDocument
     | NoFleetPlanDocument
+    | ReinforcementPlanDocument
+    | NoReinforcementPlanDocument
 )
 
 
@@ -72,7 +75,7 @@ class FailureAnswer(ValueAnswer[PlanError]):
 
 def plan_links(plan_id: str, kind: PlanKind = PlanKind.TRAINING) -> dict[str, str]:
     """Addresses of what belongs to a plan."""
-    own = {PlanKind.TRAINING: ("timeline", "exports"), PlanKind.SERVING: ("exports",)}.get(kind, ())
+    own = {PlanKind.TRAINING: ("timeline", "exports"), PlanKind.FLEET: ()}.get(kind, ("exports",))
     return addresses("plans", plan_id, parts=("events", "cancel", *own))
 
 
@@ -81,7 +84,8 @@ class PlanSummary(ValueAnswer[PlanRecord]):
 
     id: str = Field(description="Id of the plan.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])
     kind: PlanKind = Field(
-        description="Training, serving or a fleet; decides the kind of result.", examples=["training"]
+        description="Training, serving, a fleet or reinforcement learning; decides the kind of result.",
+        examples=["training"],
     )
     status: PlanStatus = Field(
         description="queued and running change; succeeded, infeasible (nothing fits), failed and cancelled stay.",
@@ -118,7 +122,7 @@ class PlanAnswer(PlanSummary):
     result: Annotated[ResultDocument | None, Given()] = Field(
         description="The plan, or why nothing fits; null until it has ended.  The timeline of a training plan has "
         "an address of its own; of serving it is serving_plan, or no_serving_plan, of a fleet "
-        "fleet_plan or no_fleet_plan."
+        "fleet_plan or no_fleet_plan, of reinforcement learning reinforcement_plan or no_reinforcement_plan."
     )
 
 

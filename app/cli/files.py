@@ -26,6 +26,7 @@ from app.documents.reading import (
     problems_of,
     read_document,
 )
+from app.documents.reinforcement import ReinforcementWorkloadDocument
 from app.documents.serving import ServingConfigurationDocument, ServingWorkloadDocument
 from app.documents.text import MAX_TEXT_BYTES
 from app.documents.workload import WorkloadDocument
@@ -109,6 +110,11 @@ def read_configuration(path: str) -> ConfigurationDocument:
 def read_serving_workload(path: str) -> ServingWorkloadDocument:
     """The workload of serving in the file at ``path``."""
     return _read(ServingWorkloadDocument, path, "workload")
+
+
+def read_reinforcement_workload(path: str) -> ReinforcementWorkloadDocument:
+    """The workload of reinforcement learning in the file at ``path``."""
+    return _read(ReinforcementWorkloadDocument, path, "workload")
 
 
 def read_serving_configuration(path: str) -> ServingConfigurationDocument:

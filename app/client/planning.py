@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         PlanRequest,
         PredictionRequest,
         ProblemRequest,
+        ReinforcementPlanRequest,
         ServingPlanRequest,
         ServingPredictionRequest,
         ServingProblemRequest,
@@ -233,11 +234,11 @@ class PlanningOperations(Connection):
 
     def create_plan(
         self,
-        body: PlanRequest | ServingPlanRequest | FleetPlanRequest | Mapping[str, Any],
+        body: PlanRequest | ServingPlanRequest | ReinforcementPlanRequest | FleetPlanRequest | Mapping[str, Any],
         *,
         idempotency_key: str | None = None,
     ) -> PlanAccepted:
-        """Ask for a plan of training, of serving with a workload that says kind: serving, or of a fleet."""
+        """Ask for a plan of training."""
         told: PlanAccepted = self._ask(
             "POST", "/api/v1/plans", "PlanAccepted", headers={"Idempotency-Key": idempotency_key}, body=body
         )

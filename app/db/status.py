@@ -12,6 +12,8 @@ class PlanKind(StrEnum):
     SERVING = "serving"
     FLEET = "fleet"
     """How many GPUs each of several training jobs gets."""
+    REINFORCEMENT = "reinforcement"
+    """Where a trainer and the engine that generates for it run."""
 
 
 class PlanStatus(StrEnum):

@@ -108,7 +108,7 @@ class RequestClassDocument(Document):
         if traced:
             self._refuse_lengths()
         inputs, outputs = (
-            Lengths((1.0,)) if traced else _lengths(getattr(self, name), name)
+            Lengths((1.0,)) if traced else lengths_of(getattr(self, name), name)
             for name in ("input_tokens", "output_tokens")
         )
         return RequestClass(
@@ -137,8 +137,8 @@ class RequestClassDocument(Document):
             if traced
             else {
                 "share": value.share,
-                "input_tokens": _tokens(value.inputs),
-                "output_tokens": _tokens(value.outputs),
+                "input_tokens": tokens_of(value.inputs),
+                "output_tokens": tokens_of(value.outputs),
                 "prefix_share": value.prefix_share,
             }
         )
@@ -152,7 +152,8 @@ class RequestClassDocument(Document):
         )
 
 
-def _lengths(given: int | LengthsDocument | None, field: str) -> Lengths:
+def lengths_of(given: int | LengthsDocument | None, field: str) -> Lengths:
+    """The lengths of a number or a distribution; raises ``InvalidWorkload`` naming the field."""
     if given is None:
         raise InvalidWorkload(field, None, "is missing", "give a number, quantiles or a histogram")
     if isinstance(given, int):
@@ -163,7 +164,8 @@ def _lengths(given: int | LengthsDocument | None, field: str) -> Lengths:
         raise InvalidWorkload(f"{field}.{error.field}", error.value, error.problem, error.remedy) from error
 
 
-def _tokens(lengths: Lengths) -> int | LengthsDocument:
+def tokens_of(lengths: Lengths) -> int | LengthsDocument:
+    """Lengths as users write them."""
     if len(lengths.tokens) == 1 and lengths.tokens[0].is_integer():
         return int(lengths.tokens[0])
     return LengthsDocument(histogram=list(zip(lengths.tokens, lengths.shares, strict=True)))

@@ -279,6 +279,8 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
     @model_validator(mode="before")
     @classmethod
     def _is_training(cls, data: object) -> object:
+        if isinstance(data, Mapping) and data.get("kind") == "reinforcement":
+            raise ValueError("describes reinforcement learning, of which plans are made and nothing else")
         refuse_serving(data, cls.model_fields)
         return data
 

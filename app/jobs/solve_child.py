@@ -57,6 +57,8 @@ def work(message: dict[str, Any], out: IO[str]) -> dict[str, Any]:
     """The answer to a problem of any kind; one of serving has a goal."""
     if "fleet" in message:
         return solve_fleet(message, out)
+    if "reinforcement" in message:
+        return solve_reinforcement(message, out)
     return solve_serving(message, out) if "goal" in message else solve(_read(message), out)
 
 
@@ -130,13 +132,41 @@ def solve_fleet(message: dict[str, Any], out: IO[str]) -> dict[str, Any]:
     return {"kind": "plan", "plan": jsonable(found)}
 
 
-def _read(message: dict[str, Any]) -> Request:
+def solve_reinforcement(message: dict[str, Any], out: IO[str]) -> dict[str, Any]:
+    """The answer to a problem of reinforcement learning."""
+    from cluster_models.reinforcement.plan import NoReinforcementPlan  # noqa: PLC0415 - other problems need none of it
+    from cluster_models.reinforcement.workload import ReinforcementWorkload  # noqa: PLC0415 - likewise
+    from solver.check.reinforcement import check_reinforcement  # noqa: PLC0415 - likewise
+    from solver.reinforcement.plan import plan_reinforcement  # noqa: PLC0415 - likewise
+    from solver.reinforcement.problem import ReinforcementProblem  # noqa: PLC0415 - likewise
+
+    problem = ReinforcementProblem(
+        snapshot=load(ClusterSnapshot, message["snapshot"]),
+        architecture=load(Architecture, message["architecture"]),
+        workload=load(ReinforcementWorkload, message["reinforcement"]),
+        fitted=_fitted(message),
+    )
+    options = load(SearchOptions, message["options"])
+    talk = _Talk(out)
+    found = plan_reinforcement(problem, options, on_progress=talk.tell, is_cancelled=talk.is_enough)
+    if isinstance(found, NoReinforcementPlan):
+        return {"kind": "no_plan", "no_plan": jsonable(found)}
+    if broken := check_reinforcement(found, problem):
+        return failed(_REFUSED + " ".join(broken))
+    return {"kind": "plan", "plan": jsonable(found)}
+
+
+def _fitted(message: dict[str, Any]) -> FittedParameters | None:
     fitted = message.get("fitted")
+    return None if fitted is None else load(FittedParameters, fitted)
+
+
+def _read(message: dict[str, Any]) -> Request:
     problem = PlanningProblem(
         snapshot=load(ClusterSnapshot, message["snapshot"]),
         architecture=load(Architecture, message["architecture"]),
         workload=load(TrainingWorkload, message["workload"]),
-        fitted=None if fitted is None else load(FittedParameters, fitted),
+        fitted=_fitted(message),
         routing=load(tuple[ExpertLoads, ...], message.get("routing", [])),
         keep_expert_order=message.get("keep_expert_order", False),
     )

@@ -36,6 +36,7 @@ from app.web.planning.framework_pages import router as framework_router
 from app.web.planning.new_plan_pages import router as new_plan_router
 from app.web.planning.plan_pages import router as plan_router
 from app.web.planning.portfolio_pages import router as portfolio_router
+from app.web.planning.reinforcement_pages import router as reinforcement_router
 from app.web.planning.sensitivity_pages import router as sensitivity_router
 from app.web.planning.serving_plan_pages import router as serving_router
 from app.web.rendering import SECURITY_HEADERS, page
@@ -91,6 +92,7 @@ router.include_router(key_router)
 # before the plans: an address there may be any id
 router.include_router(serving_router)
 router.include_router(fleet_router)
+router.include_router(reinforcement_router)
 router.include_router(comparison_router)
 router.include_router(sensitivity_router)
 router.include_router(new_plan_router)

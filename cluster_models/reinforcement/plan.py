@@ -99,16 +99,17 @@ class Split:
 
     The trainer has at most ``training_nodes``, the engine ``rollout_nodes``; colocated both have the same.
     ``offloads``: the trainer's states leave the GPUs while the engine generates.  ``training_bound_s`` and
-    ``rollout_bound_s`` are beaten by no plan of that part on so many nodes, ``bound_s`` by no step.
+    ``rollout_bound_s`` are beaten by no plan of that part on so many nodes, ``bound_s`` by no step; ``None`` where
+    nothing fits.
     """
 
     arrangement: Arrangement
     training_nodes: int
     rollout_nodes: int
     offloads: bool
-    training_bound_s: float
-    rollout_bound_s: float
-    bound_s: float
+    training_bound_s: float | None
+    rollout_bound_s: float | None
+    bound_s: float | None
     end: SplitEnd
     parts: StepParts | None = None
 

@@ -119,7 +119,7 @@ def _certificate_rules(plan: ReinforcementPlan) -> Iterator[str]:
         yield "Not exactly one split is chosen, or another than the plan's."
     if not math.isclose(said.step_s, plan.parts.step_s, rel_tol=TOLERANCE):
         yield f"The certificate is of a step of {said.step_s} s."
-    least = min(said.step_s, *(split.bound_s for split in splits))
+    least = min(said.step_s, *(split.bound_s for split in splits if split.bound_s is not None))
     if not math.isclose(said.bound_s, least, rel_tol=TOLERANCE):
         yield f"The bound is {said.bound_s} s, the splits make it {least} s."
     if not math.isclose(said.gap, 1.0 - said.bound_s / said.step_s, rel_tol=TOLERANCE, abs_tol=TOLERANCE):

@@ -129,7 +129,7 @@ def plan_reinforcement(
     floors = rollout_floors(problem, served_policy(problem), batch)
     work = _Work(problem, options, on_progress, is_cancelled, batch, floors)
     splits = splits_of(problem, floors)
-    heap = [(split.bound_s, index) for index, split in enumerate(splits) if np.isfinite(split.bound_s)]
+    heap = [(split.bound_s, index) for index, split in enumerate(splits) if split.bound_s is not None]
     heapq.heapify(heap)
     stopped_by = StopReason.PROVEN
     while heap:
@@ -150,7 +150,7 @@ def plan_reinforcement(
 
 
 def splits_of(problem: ReinforcementProblem, floors: RolloutFloors) -> list[Split]:
-    """All splits that are looked at, with their bounds; infinite where a part does not fit."""
+    """All splits that are looked at, with their bounds."""
     every, size = len(problem.nodes), problem.gpus_per_node
     curve = least_training_s(problem)
     found = []
@@ -181,7 +181,8 @@ def _open(
     end = SplitEnd.NOT_REACHED
     if not np.isfinite(bound_s):
         end = SplitEnd.NO_ROLLOUT if np.isfinite(bounds_s[0]) else SplitEnd.NO_TRAINING
-    return Split(arrangement, *nodes, offloads, *bounds_s, bound_s, end)
+    training_s, rollout_s, step_s = (each if np.isfinite(each) else None for each in (*bounds_s, bound_s))
+    return Split(arrangement, *nodes, offloads, training_s, rollout_s, step_s, end)
 
 
 def _planned(work: _Work, split: Split) -> Split:
@@ -214,8 +215,10 @@ def _planned(work: _Work, split: Split) -> Split:
         offload_s=0.0 if memory is None else offload_s(problem, training, memory),
         is_overlapped=problem.workload.staleness > 0 and not is_shared,
     )
-    training_s = max(split.training_bound_s, problem.workload.updates * training.certificate.bound)
+    assert split.rollout_bound_s is not None and split.training_bound_s is not None  # noqa: PT018 - both parts fit
+    assert split.bound_s is not None  # likewise
     least = StepParts(split.rollout_bound_s, split.training_bound_s, 0.0, 0.0, parts.is_overlapped)
+    training_s = max(split.training_bound_s, problem.workload.updates * training.certificate.bound)
     rest_s = split.bound_s - least.step_s
     known = replace(
         split,
@@ -248,7 +251,8 @@ def _concluded(work: _Work, splits: list[Split], stopped_by: StopReason) -> Rein
         return NoReinforcementPlan(tuple(splits), provenance)
     ended = [replace(split, end=SplitEnd.CHOSEN) if split is best.split else split for split in splits]
     step_s = best.parts.step_s
-    bound_s = min(step_s, *(split.bound_s for split in ended))
+    bounds_s = [split.bound_s for split in ended if split.bound_s is not None]
+    bound_s = min(step_s, *bounds_s)
     ends = [split.end for split in ended]
     return ReinforcementPlan(
         architecture=problem.architecture,
@@ -260,7 +264,7 @@ def _concluded(work: _Work, splits: list[Split], stopped_by: StopReason) -> Rein
         rollout=best.rollout,
         weights=best.weights,
         memory=best.memory,
-        splits=tuple(sorted(ended, key=lambda split: split.bound_s)),
+        splits=tuple(sorted(ended, key=lambda split: np.inf if split.bound_s is None else split.bound_s)),
         certificate=JointCertificate(
             step_s=step_s,
             bound_s=bound_s,

@@ -4,7 +4,7 @@ Letters: P bytes of the policy's weights in 16 bits, m nodes of the ranks that h
 on a node, g GPUs of the trainer there.
 
 Separate: one broadcast by NCCL from the trainer's first rank, whose pipeline passes each node once, one flow from
-node to node: P at the slowest link of the chain (veRL's ``sync_rollout_weights``, docs/advance/one_step_off.md).
+node to node: P at the slowest link of the chain (veRL's ``sync_rollout_weights``, its page ``one_step_off.md``).
 
 Colocated: every GPU gathers all parameters from the ranks that hold one copy and keeps its part of the engine's
 layout (HybridFlow, arXiv 2409.19256, section 5; veRL's ``per_tensor_generator``).  The g / k copies that gather on

@@ -31,11 +31,18 @@ from app.db.status import PlanKind, PlanStatus
 from app.documents.fleet import fleet_document
 from app.documents.plan import result_document
 from app.documents.plan_parts import TimelineEventDocument
+from app.documents.reinforcement_plan import reinforcement_document
 from app.documents.serving_plan import serving_document
-from app.services.planning import fleet_plans, plans, serving_plans
+from app.services.planning import fleet_plans, plans, reinforcement_plans, serving_plans
 from app.services.planning.plans import PlanRecord
-from app.services.planning.requests import AnyPlanRequest, FleetPlanRequest, ServingPlanRequest
+from app.services.planning.requests import (
+    AnyPlanRequest,
+    FleetPlanRequest,
+    ReinforcementPlanRequest,
+    ServingPlanRequest,
+)
 from app.services.preconditions import check_tag
+from cluster_models.reinforcement.plan import ReinforcementPlan
 from cluster_models.serving.plan import ServingPlan
 from cluster_models.training.plan import Plan
 
@@ -49,7 +56,7 @@ def create_plan(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> PlanAccepted:
-    """Ask for a plan of training, of serving with a workload that says kind: serving, or of a fleet.
+    """Ask for a plan of training, of the kind that the workload says (serving, reinforcement), or of a fleet.
 
     Everything that can be refused at once is; then the solve waits for a free slot.
     """
@@ -58,6 +65,10 @@ def create_plan(
     with transaction(service.sessions) as session:
         if isinstance(document, ServingPlanRequest):
             plan_id = serving_plans.submit_serving_plan(
+                session, request=document, idempotency_key=idempotency_key, **limits
+            )
+        elif isinstance(document, ReinforcementPlanRequest):
+            plan_id = reinforcement_plans.submit_reinforcement_plan(
                 session, request=document, idempotency_key=idempotency_key, **limits
             )
         elif isinstance(document, FleetPlanRequest):
@@ -162,21 +173,27 @@ def get_export(
     return any_export_file(found, export_format, given, report=plan)
 
 
-def _finished(session: Session, plan_id: str) -> Plan | ServingPlan:
-    """The plan of either kind that was found; raises ``NotReady``."""
-    if plans.get_plan(session, plan_id=plan_id).kind is PlanKind.SERVING:
+def _finished(session: Session, plan_id: str) -> Plan | ServingPlan | ReinforcementPlan:
+    """The plan of whatever kind that was found; raises ``NotReady``."""
+    kind = plans.get_plan(session, plan_id=plan_id).kind
+    if kind is PlanKind.SERVING:
         return serving_plans.get_finished_serving_plan(session, plan_id=plan_id)
+    if kind is PlanKind.REINFORCEMENT:
+        return reinforcement_plans.get_finished_reinforcement_plan(session, plan_id=plan_id)
     return plans.get_finished_plan(session, plan_id=plan_id)
 
 
 def _result(session: Session, record: PlanRecord) -> ResultDocument | None:
-    """The result of a plan of either kind, a training plan without its timeline."""
+    """The result of a plan of whatever kind, a training plan without its timeline."""
     if record.kind is PlanKind.SERVING:
         served = serving_plans.get_serving_result(session, plan_id=record.id)
         return None if served is None else serving_document(served)
     if record.kind is PlanKind.FLEET:
         shared = fleet_plans.get_fleet_result(session, plan_id=record.id)
         return None if shared is None else fleet_document(shared)
+    if record.kind is PlanKind.REINFORCEMENT:
+        joint = reinforcement_plans.get_reinforcement_result(session, plan_id=record.id)
+        return None if joint is None else reinforcement_document(joint)
     found = plans.get_result(session, plan_id=record.id)
     return None if found is None else result_document(found, timeline=False)
 

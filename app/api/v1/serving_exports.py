@@ -8,12 +8,15 @@ from fastapi import Path, Response
 
 from app.api.v1.answers import address
 from app.api.v1.plan_exports import ExportAnswer, export_answers, export_file, set_options
+from app.exports.contract import Files
 from app.exports.packing import packed
 from app.exports.registry import EXPORTS
-from app.exports.serving.contract import serving_refusal
+from app.exports.reinforcement import JOINT_FORMATS, JointFormat
+from app.exports.serving.contract import ServingExport, serving_refusal
 from app.exports.serving.registry import SERVING_EXPORTS
 from app.services.errors import NotFound
 from app.services.running.plan_contents import AnyPlan
+from cluster_models.reinforcement.plan import ReinforcementPlan
 from cluster_models.serving.plan import ServingPlan
 
 
@@ -22,8 +25,8 @@ def known_format_of_any(
         str, Path(alias="format", description="Name of the format, as listed under exports.", examples=["torchrun"])
     ],
 ) -> str:
-    """The name of a format of either kind of plan; raises ``NotFound`` where there is none of that name."""
-    if name not in EXPORTS and name not in SERVING_EXPORTS:
+    """The name of a format of some kind of plan; raises ``NotFound`` where there is none of that name."""
+    if name not in EXPORTS and name not in SERVING_EXPORTS and name not in JOINT_FORMATS:
         raise NotFound("export format", name)
     return name
 
@@ -52,22 +55,50 @@ def serving_export_file(plan: ServingPlan, name: str, given: list[str] | None) -
     export = SERVING_EXPORTS.get(name)
     if export is None:
         raise NotFound("export format of a serving plan", name)
-    content = packed(export, export.files(plan, set_options(given or [])))
-    disposition = f'attachment; filename="{export.file_name}"'
-    return Response(content, media_type=export.media_type, headers={"Content-Disposition": disposition})
+    return _sent(export, export.files(plan, set_options(given or [])))
 
 
-def any_export_answers(plan: AnyPlan, *place: str) -> list[ExportAnswer]:
-    """The formats of a plan that a job runs by, whose address has these parts."""
+def joint_export_answers(plan: ReinforcementPlan, *place: str) -> list[ExportAnswer]:
+    """The formats of a joint plan whose address has these parts."""
+    return [
+        ExportAnswer(
+            name=each.name,
+            file_name=each.file_name,
+            media_type=each.media_type,
+            description=each.description,
+            address=address(*place, "exports", each.name),
+            family=each.family,
+            refusal=None if (error := each.refusal(plan)) is None else str(error),
+        )
+        for each in JOINT_FORMATS.values()
+    ]
+
+
+def any_export_answers(plan: AnyPlan | ReinforcementPlan, *place: str) -> list[ExportAnswer]:
+    """The formats of a plan of whatever kind, whose address has these parts."""
+    if isinstance(plan, ReinforcementPlan):
+        return joint_export_answers(plan, *place)
     if isinstance(plan, ServingPlan):
         return serving_export_answers(plan, *place)
     return export_answers(plan, *place)
 
 
-def any_export_file(plan: AnyPlan, name: str, given: list[str] | None, *, report: str = "") -> Response:
-    """The file of such a plan; raises ``InvalidInput`` of an option or refusal, ``NotFound`` of the other kind."""
+def any_export_file(
+    plan: AnyPlan | ReinforcementPlan, name: str, given: list[str] | None, *, report: str = ""
+) -> Response:
+    """The file of such a plan; raises ``InvalidInput`` of an option or refusal, ``NotFound`` of another kind."""
+    if isinstance(plan, ReinforcementPlan):
+        if name not in JOINT_FORMATS:
+            raise NotFound("export format of a plan of reinforcement learning", name)
+        return _sent(JOINT_FORMATS[name], JOINT_FORMATS[name].files(plan, set_options(given or [])))
     if isinstance(plan, ServingPlan):
         return serving_export_file(plan, name, given)
     if name not in EXPORTS:
         raise NotFound("export format of a training plan", name)
     return export_file(plan, name, given, report=report)
+
+
+def _sent(export: ServingExport | JointFormat, files: Files) -> Response:
+    disposition = f'attachment; filename="{export.file_name}"'
+    content = packed(export, files)
+    return Response(content, media_type=export.media_type, headers={"Content-Disposition": disposition})

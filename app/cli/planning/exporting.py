@@ -8,13 +8,15 @@ from pathlib import Path
 
 from app.cli.files import naming, read_text, write_text
 from app.documents.reading import close_name
-from app.documents.serving_plan import any_plan_from_text
+from app.documents.reinforcement_plan import exported_plan_from_text
 from app.exports.contract import Export, Files, View
 from app.exports.options import Options, options_of
 from app.exports.registry import EXPORTS
+from app.exports.reinforcement import JOINT_FORMATS, JointFormat
 from app.exports.serving.contract import ServingExport
 from app.exports.serving.registry import SERVING_EXPORTS
 from cluster_models.errors import InvalidInput
+from cluster_models.reinforcement.plan import ReinforcementPlan
 from cluster_models.serving.plan import ServingPlan
 from cluster_models.training.plan import Plan
 
@@ -24,13 +26,13 @@ def run_export(*, plan_json: str, target: str, given: Sequence[str] = (), output
 
     ``given``: options of the format, each "name=value".
     """
-    if target not in EXPORTS and target not in SERVING_EXPORTS:
-        known = list(dict.fromkeys((*EXPORTS, *SERVING_EXPORTS)))
+    known = list(dict.fromkeys((*EXPORTS, *SERVING_EXPORTS, *JOINT_FORMATS)))
+    if target not in known:
         raise InvalidInput("--format", target, "unknown format", close_name(target, known))
     options = options_given(given)
     text = read_text(plan_json)
     with naming(plan_json):
-        plan = any_plan_from_text(text)
+        plan = exported_plan_from_text(text)
         export, files = _exported(plan, target, options)
     if export.is_folder:
         write_folder(output, target, files)
@@ -43,16 +45,23 @@ def run_export(*, plan_json: str, target: str, given: Sequence[str] = (), output
 
 
 def _exported(
-    plan: Plan | ServingPlan, target: str, options: Options
-) -> tuple[Export | View | ServingExport, Files]:
+    plan: Plan | ServingPlan | ReinforcementPlan, target: str, options: Options
+) -> tuple[Export | View | ServingExport | JointFormat, Files]:
     """The format for this kind of plan, with its files; raises ``InvalidInput`` where there is none."""
+    if isinstance(plan, ReinforcementPlan):
+        if target not in JOINT_FORMATS:
+            known = ", ".join(JOINT_FORMATS)
+            raise InvalidInput(
+                "--format", target, "is not for plans of reinforcement learning", f"use one of {known}"
+            )
+        return JOINT_FORMATS[target], JOINT_FORMATS[target].files(plan, options)
     if isinstance(plan, ServingPlan):
         if target not in SERVING_EXPORTS:
             known = ", ".join(SERVING_EXPORTS)
             raise InvalidInput("--format", target, "is for plans of training", f"for serving use one of {known}")
         return SERVING_EXPORTS[target], SERVING_EXPORTS[target].files(plan, options)
     if target not in EXPORTS:
-        raise InvalidInput("--format", target, "is for plans of serving", close_name(target, list(EXPORTS)))
+        raise InvalidInput("--format", target, "is for plans of another kind", close_name(target, list(EXPORTS)))
     return EXPORTS[target], EXPORTS[target].files(plan, options)
 
 

@@ -78,28 +78,47 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
     verbose: Verbose = False,
     output: PlanFile = None,
 ) -> None:
-    """Search the best plan for a model and a workload, of training or of serving, on a measured cluster."""
+    """Search the best plan for a model and a workload on a measured cluster.
+
+    Workloads are of training, or say kind: serving or kind: reinforcement.
+    """
     from app.cli.planning import planning  # noqa: PLC0415 - ``--help`` is quick
     from app.cli.planning.routed import Routed  # noqa: PLC0415 - see above
-    from app.cli.planning.serving_predicting import is_serving, refuse_training_options  # noqa: PLC0415 - see above
+    from app.cli.planning.serving_predicting import kind_of, refuse_training_options  # noqa: PLC0415 - see above
 
     options = planning.options_of(time_limit=time_limit, effort=effort, seed=seed, gap=gap, backend=backend)
     serving = ServingOptions(
         objective, max_gpus, tuple(pin or ()), tuple(also or ()), exports, calibration, trace, redundant=redundant
     )
-    if is_serving(workload):
+    training = {
+        "--framework-file": framework_file,
+        "--routing-weight": routing_weight,
+        "--keep-expert-order": keep_expert_order,
+        "--robust": robust,
+        "--fastest": fastest,
+        "--tokens": tokens,
+        "--gpu-price": gpu_price,
+    }
+    if (kind := kind_of(workload)) == "reinforcement":
+        from app.cli.planning import reinforcement  # noqa: PLC0415 - see above
+
+        refuse_training_options({**training, "--routing": routing}, "reinforcement learning")
+        replace(serving, calibration=None).refuse_any()
+        reinforcement.run_reinforcement_plan(
+            cluster,
+            model,
+            workload,
+            calibration=calibration,
+            options=options,
+            as_json=as_json,
+            output=output,
+            everything=verbose,
+        )
+        return
+    if kind == "serving":
         serving = replace(serving, routing=tuple(routing or ()))
         from app.cli.planning import serving_planning  # noqa: PLC0415 - see above
 
-        training = {
-            "--framework-file": framework_file,
-            "--routing-weight": routing_weight,
-            "--keep-expert-order": keep_expert_order,
-            "--robust": robust,
-            "--fastest": fastest,
-            "--tokens": tokens,
-            "--gpu-price": gpu_price,
-        }
         refuse_training_options(training)
         serving_planning.run_serving_plan(
             cluster,

@@ -64,9 +64,9 @@ def remote_serving_plan(
     calibration: str | None = None,
 ) -> ServingPlan | NoServingPlan:
     """The plan of serving that the chosen service finds for several models; the goal is that of the first."""
-    body = {"cluster": _named_or_in_full(cluster), **_served(first), "options": _changed(options)}
+    body = {"cluster": named_or_in_full(cluster), **_served(first), "options": _changed(options)}
     body["others"] = [_served(other) for other in others]
-    body |= _calibration(calibration)
+    body |= calibration_part(calibration)
     with service() as asked:
         found = _result(asked, body)
     assert isinstance(found, ServingPlanDocument | NoServingPlanDocument), "the workload is of serving"
@@ -78,23 +78,23 @@ def remote_serving_prediction(
 ) -> ServingPredictionDocument:
     """The serving configuration as the chosen service prices it."""
     body = {
-        "cluster": _named_or_in_full(cluster),
+        "cluster": named_or_in_full(cluster),
         **_served(served),
         "configuration": _content(configuration),
-        **_calibration(calibration),
+        **calibration_part(calibration),
     }
     with service() as asked:
         return asked.create_serving_prediction(body)
 
 
-def _calibration(given: str | None) -> dict[str, Any]:
+def calibration_part(given: str | None) -> dict[str, Any]:
     """The part of a request that names a calibration, or has it in full."""
-    return {} if given is None else {"calibration": _named_or_in_full(given)}
+    return {} if given is None else {"calibration": named_or_in_full(given)}
 
 
 def followed(asked: Client, cluster: str, body: Mapping[str, Any], options: SearchOptions) -> ResultDocument:
     """Result of a plan of whatever kind on a cluster, once its search has ended."""
-    return _result(asked, {**body, "cluster": _named_or_in_full(cluster), "options": _changed(options)})
+    return _result(asked, {**body, "cluster": named_or_in_full(cluster), "options": _changed(options)})
 
 
 def _result(asked: Client, body: Mapping[str, Any]) -> ResultDocument:
@@ -117,7 +117,7 @@ def _result(asked: Client, body: Mapping[str, Any]) -> ResultDocument:
 
 def _served(wanted: ServedModel) -> dict[str, Any]:
     model, workload = wanted
-    return {"model": _named_or_in_full(model), "workload": workload.model_dump(mode="json", exclude_unset=True)}
+    return {"model": named_or_in_full(model), "workload": workload.model_dump(mode="json", exclude_unset=True)}
 
 
 def _line(event: PlanEvent) -> Text:
@@ -134,12 +134,12 @@ def _training(files: ProblemFiles) -> dict[str, Any]:
     if files.choice is not None:
         workload["choice"] = files.choice
     body = {
-        "cluster": _named_or_in_full(files.cluster),
-        "model": _named_or_in_full(files.model),
+        "cluster": named_or_in_full(files.cluster),
+        "model": named_or_in_full(files.model),
         "workload": workload,
         "keep_expert_order": files.routed.keep_order,
     }
-    body |= _calibration(files.calibration)
+    body |= calibration_part(files.calibration)
     if files.routed.files:
         workloads = map(RoutedWorkloadDocument.from_workload, loads_of(*files.routed.files))
         body["routing"] = {"workloads": [each.model_dump(mode="json") for each in workloads]}
@@ -154,7 +154,8 @@ def _changed(options: SearchOptions) -> dict[str, Any]:
     return {name: value for name, value in asdict(options).items() if value != default[name]}
 
 
-def _named_or_in_full(file_or_name: str) -> Any:
+def named_or_in_full(file_or_name: str) -> Any:
+    """A name as it is, or the content of a file."""
     return _content(file_or_name) if is_path(file_or_name) else file_or_name
 
 

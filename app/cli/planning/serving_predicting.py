@@ -30,21 +30,26 @@ from cluster_models.errors import InvalidInput
 
 
 def is_serving(workload: str) -> bool:
-    """Whether the workload file says ``kind: serving``; standard input is read once, as training."""
+    """Whether the workload file says ``kind: serving``."""
+    return kind_of(workload) == "serving"
+
+
+def kind_of(workload: str) -> str:
+    """The kind that the workload file says, empty for none; standard input is read once, as training."""
     if workload == "-":
-        return False
+        return ""
     try:
         data = parse_text(read_text(workload), what="workload")
     except InvalidInput:
-        return False  # whoever reads it says what is wrong
-    return isinstance(data, Mapping) and data.get("kind") == "serving"
+        return ""  # whoever reads it says what is wrong
+    return str(data.get("kind", "")) if isinstance(data, Mapping) else ""
 
 
-def refuse_training_options(training: Mapping[str, object]) -> None:
+def refuse_training_options(training: Mapping[str, object], kind: str = "serving") -> None:
     """Raise ``InvalidInput`` for an option given that only training has."""
     for name, value in training.items():
         if value:
-            raise InvalidInput(name, value, "belongs to training, the workload is of serving", "leave it out")
+            raise InvalidInput(name, value, f"belongs to training, the workload is of {kind}", "leave it out")
 
 
 def predicted_as_serving(

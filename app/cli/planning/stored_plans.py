@@ -18,6 +18,7 @@ from app.cli.endings import complain
 from app.cli.files import check_writable
 from app.cli.planning.fleet import hand_out_fleet
 from app.cli.planning.planning import deliver
+from app.cli.planning.reinforcement import hand_out_reinforcement
 from app.cli.planning.serving_planning import hand_out
 from app.cli.terminal import console, print_text
 from app.client import every
@@ -25,6 +26,7 @@ from app.db.status import PlanStatus
 from app.documents.fleet import FleetPlanDocument, NoFleetPlanDocument
 from app.documents.plan import NoPlanDocument, PlanDocument
 from app.documents.reading import close_name
+from app.documents.reinforcement_plan import NoReinforcementPlanDocument, ReinforcementPlanDocument
 from app.presentation.figures import seconds
 from app.presentation.recovery import moment
 from cluster_models.errors import InvalidInput
@@ -64,6 +66,9 @@ def run_show(plan: str, *, as_json: bool, everything: bool, output: Path | None,
         deliver(found.result.to_value(), as_json=as_json, output=output, everything=everything)
     elif isinstance(found.result, FleetPlanDocument | NoFleetPlanDocument):
         hand_out_fleet(found.result.to_value(), as_json=as_json, everything=everything, output=output)
+    elif isinstance(found.result, ReinforcementPlanDocument | NoReinforcementPlanDocument):
+        joint = found.result.to_value()
+        hand_out_reinforcement(joint, as_json=as_json, everything=everything, output=output)
     else:
         hand_out(found.result.to_plan(), as_json=as_json, output=output, everything=everything)
 

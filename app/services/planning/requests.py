@@ -12,6 +12,7 @@ from app.documents.cluster import ClusterDocument
 from app.documents.configuration import ConfigurationDocument
 from app.documents.fleet import MOST_JOBS, MOST_OFFERS, FleetLimits, OfferDocument
 from app.documents.reading import CHOICE, Count, Document, Flag, NotNegative, Positive, Text, WholeNumber
+from app.documents.reinforcement import ReinforcementWorkloadDocument
 from app.documents.routing import MOST_WORKLOADS, RoutingDocument
 from app.documents.serving import ServingConfigurationDocument, ServingWorkloadDocument
 from app.documents.workload import WorkloadDocument
@@ -193,6 +194,18 @@ class ServingPlanRequest(ServingProblemRequest, SearchRequest):
     """A plan of serving that is wanted."""
 
 
+class ReinforcementPlanRequest(ClusterRequest, SearchRequest):
+    """A joint plan of reinforcement learning that is wanted."""
+
+    model: ModelReference
+    workload: ReinforcementWorkloadDocument = Field(description="The steps, the trainer and the rollout engine.")
+    calibration: CalibrationReference | None = Field(
+        None,
+        description="Name of a stored calibration, or one in full; absent = the shipped parameters.",
+        examples=[None],
+    )
+
+
 class FleetJobRequest(FleetLimits):
     """A job of a fleet."""
 
@@ -234,19 +247,20 @@ def _kind(value: object) -> str:
         return f"{CHOICE}fleet"
     workload = value.get("workload") if isinstance(value, Mapping) else getattr(value, "workload", None)
     kind = workload.get("kind") if isinstance(workload, Mapping) else getattr(workload, "kind", None)
-    return f"{CHOICE}serving" if kind == "serving" else f"{CHOICE}training"
+    return f"{CHOICE}{kind}" if kind in ("serving", "reinforcement") else f"{CHOICE}training"
 
 
 AnyPlanRequest = Annotated[
     Annotated[PlanRequest, Tag(f"{CHOICE}training")]
     | Annotated[ServingPlanRequest, Tag(f"{CHOICE}serving")]
+    | Annotated[ReinforcementPlanRequest, Tag(f"{CHOICE}reinforcement")]
     | Annotated[FleetPlanRequest, Tag(f"{CHOICE}fleet")],
     Discriminator(_kind),
 ]
-"""A request for a plan of training, of serving where its workload says ``kind: serving``, or of a ``fleet``."""
+"""A request for a plan: of training, of the ``kind`` that its workload says, or of a ``fleet``."""
 AnyProblemRequest = Annotated[
     Annotated[ProblemRequest, Tag(f"{CHOICE}training")] | Annotated[ServingProblemRequest, Tag(f"{CHOICE}serving")],
-    Discriminator(_kind),
+    Discriminator(lambda value: kind if (kind := _kind(value)) == f"{CHOICE}serving" else f"{CHOICE}training"),
 ]
 """A problem of training, or of serving where its workload says ``kind: serving``."""
 

@@ -25,6 +25,7 @@ from app.web.listing import PlanLine, plan_head, plan_line, plan_lines
 from app.web.planning.exports import Exports, exports_of, given_options, option_label, preview_of
 from app.web.planning.fleet_pages import fleet_plan_page
 from app.web.planning.progress import ProgressNow, progress_now
+from app.web.planning.reinforcement_pages import reinforcement_plan_page
 from app.web.planning.result import nothing_fits, result
 from app.web.planning.schedule import ZOOMS, Window
 from app.web.planning.search_course import search_course
@@ -70,6 +71,8 @@ def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 1, part: 
             return serving_plan_page(request, session, record, progress)
         if record.kind is PlanKind.FLEET:
             return fleet_plan_page(request, session, record, progress)
+        if record.kind is PlanKind.REINFORCEMENT:
+            return reinforcement_plan_page(request, session, record, progress)
         head, window = plan_head(session, record), Window(replica, zoom, part)
 
         def make() -> tuple[str, int]:

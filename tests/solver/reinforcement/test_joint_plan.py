@@ -80,6 +80,7 @@ def test_the_plan_is_the_best_of_all_splits() -> None:
         assert found.parts.step_s == pytest.approx(min(steps.values()), rel=1e-6)
         assert {(split.arrangement, split.training_nodes, split.offloads) for split in found.splits} == set(steps)
         for split in found.splits:
+            assert split.bound_s is not None
             assert split.bound_s <= steps[split.arrangement, split.training_nodes, split.offloads] * (1 + 1e-9)
         assert found.certificate.gap < 0.05
 

@@ -1,0 +1,130 @@
+"""``meshwright plan`` with a workload of reinforcement learning: here or on a service, and handed out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from app.cli.connection import service
+from app.cli.endings import Ending, Failed, complain
+from app.cli.files import (
+    check_writable,
+    naming,
+    read_architecture,
+    read_calibration,
+    read_reinforcement_workload,
+    read_snapshot,
+    write_text,
+)
+from app.cli.planning.remote_planning import calibration_part, followed, named_or_in_full
+from app.cli.progress import cancelled_by_interrupt, progress_line, shown_progress
+from app.cli.server import chosen_server
+from app.cli.terminal import console, error_console, section, table
+from app.documents.reinforcement_plan import (
+    NoReinforcementPlanDocument,
+    ReinforcementPlanDocument,
+    reinforcement_document,
+)
+from app.presentation.reinforcement import (
+    PART_COLUMNS,
+    SPLIT_COLUMNS,
+    STEP_COLUMNS,
+    headline,
+    part_rows,
+    proof,
+    refusal,
+    split_cells,
+    step_rows,
+)
+from app.services.planning.reinforcement_plans import reinforcement_problem
+from cluster_models.errors import SolverFailed
+from cluster_models.reinforcement.plan import NoReinforcementPlan, ReinforcementPlan
+from solver.check.reinforcement import check_reinforcement
+from solver.problem import SearchOptions
+from solver.reinforcement.plan import plan_reinforcement
+from solver.reinforcement.problem import ReinforcementProblem
+
+
+def run_reinforcement_plan(
+    cluster: str,
+    model: str,
+    workload: str,
+    *,
+    calibration: str | None,
+    options: SearchOptions,
+    as_json: bool,
+    output: Path | None,
+    everything: bool,
+) -> None:
+    """Search, and hand out the best plan; ends with code 3 where nothing fits."""
+    check_writable(output)
+    document = read_reinforcement_workload(workload)
+    if chosen_server().address is None:
+        snapshot, architecture = read_snapshot(cluster), read_architecture(model)
+        fitted = None if calibration is None else read_calibration(calibration)
+        with naming(workload):
+            problem = reinforcement_problem(snapshot, architecture, document, fitted)
+        result = _searched(problem, options)
+    else:
+        body = {"model": named_or_in_full(model), "workload": document.model_dump(mode="json", exclude_unset=True)}
+        with service() as asked:
+            found = followed(asked, cluster, body | calibration_part(calibration), options)
+        assert isinstance(found, ReinforcementPlanDocument | NoReinforcementPlanDocument), "it was asked for"
+        result = found.to_value()
+    hand_out_reinforcement(result, as_json=as_json, everything=everything, output=output)
+
+
+def hand_out_reinforcement(
+    result: ReinforcementPlan | NoReinforcementPlan, *, as_json: bool, everything: bool, output: Path | None
+) -> None:
+    """Print and write a result; ends with code 3 where it is no plan."""
+    text = reinforcement_document(result).model_dump_json(indent=2) + "\n"
+    if output is not None:
+        write_text(output, text)
+    if as_json:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    elif isinstance(result, ReinforcementPlan):
+        console().print(_view(result, everything=everything))
+    if isinstance(result, NoReinforcementPlan):
+        reason, remedy = refusal(result)
+        complain(f"meshwright: no plan fits: {reason}")
+        complain(f"remedy: {remedy}")
+        raise typer.Exit(Ending.NO_PLAN)
+
+
+def _searched(problem: ReinforcementProblem, options: SearchOptions) -> ReinforcementPlan | NoReinforcementPlan:
+    """The result of a search here, checked; Ctrl-C ends it with the best found so far."""
+    try:
+        with (
+            cancelled_by_interrupt() as is_cancelled,
+            shown_progress(error_console(), progress_line) as on_progress,
+        ):
+            found = plan_reinforcement(problem, options, on_progress=on_progress, is_cancelled=is_cancelled)
+    except SolverFailed as error:
+        raise Failed(str(error)) from error
+    if isinstance(found, ReinforcementPlan) and (broken := check_reinforcement(found, problem)):
+        raise Failed(f"internal error: the plan found breaks its own rules: {' '.join(broken[:3])}")
+    return found
+
+
+def _view(plan: ReinforcementPlan, *, everything: bool) -> RenderableType:
+    parts: list[RenderableType] = [
+        Text(headline(plan), style="bold"),
+        table(PART_COLUMNS, part_rows(plan)),
+        section("Where a step goes", table(STEP_COLUMNS, step_rows(plan))),
+        section("How good is it?", Text(proof(plan))),
+    ]
+    if everything:
+        parts.append(
+            section("Other ways to share the nodes out", table(SPLIT_COLUMNS, map(split_cells, plan.splits)))
+        )
+        for name, nodes in (("Trainer", plan.training_nodes), ("Engine", plan.rollout_nodes)):
+            parts.append(section(f"{name}'s nodes", Text(", ".join(nodes))))
+    else:
+        parts.append(Text("\n--verbose adds the other splits and the nodes of both parts.", style="dim"))
+    return Group(*parts)

@@ -1,0 +1,133 @@
+"""Pages of joint plans of reinforcement learning: the form of a new one, and what came out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import RedirectResponse, Response
+from sqlalchemy.orm import Session
+from starlette.datastructures import FormData
+
+from app.db.engine import transaction
+from app.documents.reading import parse_text, problems_of, read_document
+from app.example_files import examples_folder
+from app.exports.reinforcement import JOINT_FORMATS
+from app.presentation.reinforcement import (
+    PART_COLUMNS,
+    SPLIT_COLUMNS,
+    STEP_COLUMNS,
+    headline,
+    part_rows,
+    proof,
+    refusal,
+    split_cells,
+    step_rows,
+)
+from app.resources import service_of
+from app.services.clusters import clusters
+from app.services.errors import NotFound
+from app.services.pagination import MAX_LIMIT
+from app.services.planning import reinforcement_plans
+from app.services.planning.plans import PlanRecord
+from app.services.planning.requests import ReinforcementPlanRequest
+from app.web.error_pages import PageRoute
+from app.web.listing import plan_head
+from app.web.origin import sent_form
+from app.web.planning.progress import ProgressNow
+from app.web.rendering import page
+from cluster_models.errors import InvalidInput
+from cluster_models.model.catalogue import catalogue_models
+from cluster_models.reinforcement.plan import NoReinforcementPlan, ReinforcementPlan
+
+EXAMPLE: Final = "workloads/reinforcement-llama-3.1-8b.yaml"
+_FIELDS: Final = ("cluster", "model", "workload_text", "time_limit_s")
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/plans/new/reinforcement")
+def new_reinforcement_plan(request: Request, cluster: str = "", model: str = "llama-3.1-8b") -> Response:
+    """The form with an example."""
+    folder = examples_folder()
+    text = "" if folder is None else (folder / EXAMPLE).read_text(encoding="utf-8")
+    return _form(request, {"cluster": cluster, "model": model, "workload_text": text, "time_limit_s": "120"})
+
+
+@router.post("/plans/new/reinforcement")
+def ask_for_reinforcement_plan(request: Request, data: Annotated[FormData, Depends(sent_form)]) -> Response:
+    """Queue the plan that was asked for, or show what is wrong with the request."""
+    service = service_of(request)
+    settings = service.settings
+    values = {name: str(data.get(name, "")) for name in _FIELDS}
+    try:
+        limit = parse_text(values["time_limit_s"] or "null", what="time limit")
+        asked = {
+            "cluster": values["cluster"],
+            "model": values["model"],
+            "workload": parse_text(values["workload_text"], what="workload"),
+            "options": {"time_limit_s": limit},
+        }
+        wanted = read_document(ReinforcementPlanRequest, asked, what="request")
+        with transaction(service.sessions) as session:
+            plan_id = reinforcement_plans.submit_reinforcement_plan(
+                session,
+                request=wanted,
+                default_limit_s=settings.default_time_limit_s,
+                max_limit_s=settings.max_time_limit_s,
+            )
+    except InvalidInput as error:
+        return _form(request, values, [str(problem) for problem in problems_of(error)])
+    except NotFound as error:
+        return _form(request, values, [str(error)])
+    service.queue_plan(plan_id)
+    return RedirectResponse(f"/plans/{plan_id}", 303)
+
+
+def reinforcement_plan_page(
+    request: Request, session: Session, record: PlanRecord, progress: ProgressNow | None
+) -> Response:
+    """A joint plan: its progress while it is searched for, then what came out."""
+    answer = reinforcement_plans.get_reinforcement_result(session, plan_id=record.id)
+    found = answer if isinstance(answer, ReinforcementPlan) else None
+    formats = []
+    if found is not None:
+        formats = [
+            (each.name, each.description, str(error) if (error := each.refusal(found)) else "")
+            for each in JOINT_FORMATS.values()
+        ]
+    return page(
+        request,
+        "reinforcement_plan.html",
+        plan=plan_head(session, record),
+        progress=progress,
+        headline=headline(found) if found else "",
+        proof=proof(found) if found else "",
+        columns=PART_COLUMNS,
+        rows=part_rows(found) if found else [],
+        step_columns=STEP_COLUMNS,
+        step=list(step_rows(found)) if found else [],
+        nodes=[("trainer", ", ".join(found.training_nodes)), ("engine", ", ".join(found.rollout_nodes))]
+        if found
+        else [],
+        formats=formats,
+        split_columns=SPLIT_COLUMNS,
+        splits=[split_cells(split) for split in answer.splits] if answer else [],
+        nothing=refusal(answer) if isinstance(answer, NoReinforcementPlan) else None,
+        failure=record.error,
+    )
+
+
+def _form(request: Request, values: dict[str, str], problems: list[str] | None = None) -> Response:
+    with service_of(request).read_sessions() as session:
+        stored = clusters.list_clusters(session, limit=MAX_LIMIT)
+    return page(
+        request,
+        "new_reinforcement_plan.html",
+        status=422 if problems else 200,
+        values=values,
+        found=(),
+        problems=problems or [],
+        clusters=[(record.name, record.name) for record in stored.items],
+        models=[(name, name) for name in catalogue_models()],
+    )
