@@ -189,10 +189,16 @@ def test_wrong_settings_are_named_by_their_variable(
 
 @pytest.mark.parametrize("path", sorted((Path(__file__).parents[3] / "examples" / "workloads").iterdir()))
 def test_shipped_workloads_are_read(path: Path) -> None:
-    """The first commands of a newcomer must be right, for training and for serving."""
-    from app.cli.files import read_serving_workload, read_workload  # noqa: PLC0415 - only this test reads files
+    """The first commands of a newcomer must be right, for each kind."""
+    from app.cli.files import (  # noqa: PLC0415 - only this test reads files
+        read_reinforcement_workload,
+        read_serving_workload,
+        read_workload,
+    )
 
-    if path.name.startswith("serving-"):
+    if path.name.startswith("reinforcement-"):
+        assert read_reinforcement_workload(str(path)).to_value().responses > 0
+    elif path.name.startswith("serving-"):
         assert read_serving_workload(str(path)).to_workload().output_tokens > 0
     else:
         assert read_workload(str(path)).global_batch > 0
