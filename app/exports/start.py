@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import defaultdict
 from dataclasses import replace
 from typing import Final
 
@@ -95,14 +96,23 @@ def start_remarks(launch: Launch) -> list[str]:
 
 
 def cap_remarks(launch: Launch) -> list[str]:
-    """The command that caps the power of GPUs, which only root may give."""
+    """Commands that cap the power of the GPUs used, which only root may give."""
     watts, known = launch.workload.gpu_power_cap_watts, gpu_kinds()
     if watts is None:
         return []
-    kinds = dict.fromkeys(stage.gpu_kind for stage in launch.plan.stages)
-    bound = [name for name in kinds if name not in known or known[name].power_watts > watts]
-    where = {name: f" with {name}" if len(kinds) > 1 else "" for name in bound}
-    return [f"Before, as root on every host{where[name]}: {cap_command(name, watts)}" for name in bound]
+    kinds = [stage.gpu_kind for stage in launch.plan.stages]
+    used: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for place in launch.plan.placement.ranks:
+        used[kinds[place.pipeline], place.node].add(place.gpu)
+    hosts: dict[tuple[str, tuple[int, ...]], list[str]] = defaultdict(list)
+    for (name, host), gpus in used.items():
+        hosts[name, tuple(sorted(gpus))].append(host)
+    everywhere = len(hosts) == 1
+    return [
+        f"Before, as root on {'every host' if everywhere else ', '.join(own)}: {cap_command(name, watts, gpus)}"
+        for (name, gpus), own in hosts.items()
+        if name not in known or known[name].power_watts > watts
+    ]
 
 
 def started(launch: Launch) -> Claims:

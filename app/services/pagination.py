@@ -43,7 +43,7 @@ def decode_cursor(cursor: str, *kinds: type[str | float | datetime]) -> tuple[An
         # Half a pair of surrogates is no text.
         json.dumps(keys, ensure_ascii=False, allow_nan=False).encode()
         return tuple(_key(key, kind) for key, kind in zip(keys, kinds, strict=True))
-    except (ValueError, TypeError, OverflowError):
+    except (ValueError, TypeError, OverflowError, RecursionError):
         raise InvalidInput(
             "cursor", cursor, "is not a cursor of this list", "take it from the page before"
         ) from None
@@ -53,7 +53,8 @@ def _key(key: object, kind: type[str | float | datetime]) -> object:
     """The key as its column holds it; raises ``ValueError``, ``OverflowError`` for what no column holds."""
     if kind is datetime and type(key) is int:
         return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=key)
-    if type(key) is not kind or (isinstance(key, int) and abs(key) > _LARGEST):
+    beyond = abs(key) > _LARGEST if isinstance(key, int) else isinstance(key, str) and "\0" in key
+    if type(key) is not kind or beyond:
         raise ValueError
     return key
 

@@ -225,8 +225,8 @@ class TrainingWorkload:
                 raise InvalidWorkload(f"workload.{name}", watts, "must be above 0")
 
     def most_gpus(self, watts: float) -> float:
-        """GPUs of ``watts`` each that may be used at most, infinity without a limit."""
-        by_power = math.inf if self.max_power_watts is None else self.max_power_watts // watts
+        """GPUs of ``watts`` each that may be used at most, to rounding of sums; infinity without a limit."""
+        by_power = math.inf if self.max_power_watts is None else self.max_power_watts / watts * (1.0 + 1e-9) // 1
         return min(self.max_gpus or math.inf, by_power)
 
     def _check_degrees(self) -> None:

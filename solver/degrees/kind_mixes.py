@@ -24,7 +24,11 @@ from solver.placement.fabric import Fabric
 def stage_kinds(grid: Grid, order: RankOrder, fabric: Fabric, workload: TrainingWorkload) -> list[StageKinds]:
     """Every way to lay the pipeline ranks of ``grid`` onto all kinds of ``fabric``; none where that cannot pay."""
     counts = _ranks_by_kind(grid, order, fabric, workload)
-    if counts is None or not _pays(counts, grid, fabric, workload):
+    if (
+        counts is None
+        or not _pays(counts, grid, fabric, workload)
+        or not _within_power(counts, grid, fabric, workload)
+    ):
         return []
     return [
         tuple(kind for kind in kinds for _ in range(counts[kind])) for kinds in permutations(range(len(counts)))
@@ -84,9 +88,16 @@ def _pays(counts: tuple[int, ...], grid: Grid, fabric: Fabric, workload: Trainin
     return together > max(alone)
 
 
+def _within_power(counts: tuple[int, ...], grid: Grid, fabric: Fabric, workload: TrainingWorkload) -> bool:
+    """Whether the GPUs of the mix together take no more power than may be."""
+    ranks = sum(counts)
+    mean = sum(count * kind.power_watts for count, kind in zip(counts, fabric.kinds, strict=True)) / ranks
+    return grid.cell * grid.data * ranks <= workload.most_gpus(mean)
+
+
 def most_gpus_on(fabric: Fabric, workload: TrainingWorkload) -> float:
-    """GPUs of ``fabric`` that the limits allow, whichever of its kinds they are of."""
-    return workload.most_gpus(max(kind.power_watts for kind in fabric.kinds))
+    """GPUs of ``fabric`` that the limits allow at most, were all of its kind of least power."""
+    return workload.most_gpus(min(kind.power_watts for kind in fabric.kinds))
 
 
 def can_mix(grid: Grid, fabric: Fabric, workload: TrainingWorkload) -> bool:

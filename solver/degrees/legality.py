@@ -65,7 +65,8 @@ def _check_cluster(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> None:
             "no usable node is left",
             "avoid fewer nodes, or set the state of repaired nodes to ready",
         )
-    check_cap(workload.gpu_power_cap_watts, problem.snapshot.cluster.gpu_kinds.values())
+    usable = dict.fromkeys(kind.name for fabric in fabrics for kind in fabric.kinds)
+    check_cap(workload.gpu_power_cap_watts, (problem.snapshot.cluster.gpu_kinds[name] for name in usable))
     known = {precision for fabric in fabrics for precision in fabric.gpu.peak_flops}
     if workload.precision not in known:
         names = ", ".join(sorted({fabric.gpu.name for fabric in fabrics}))
@@ -337,12 +338,20 @@ def _check_size(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> None:
         product *= workload.pinned.get(degree, 1)
     most = max(fabric.nodes * fabric.gpus_per_unit for fabric in fabrics)
     limit = min(most, max(most_gpus_on(fabric, workload) for fabric in fabrics))
+    if limit < 1:
+        least = min(kind.power_watts for fabric in fabrics for kind in fabric.kinds)
+        raise InvalidWorkload(
+            "workload.max_power_watts",
+            workload.max_power_watts,
+            f"is less than the {least:g} W of one GPU",
+            f"give at least {least:g}",
+        )
     if product > limit:
         raise InvalidWorkload(
             "workload.pinned",
             dict(workload.pinned),
             f"the pinned degrees need {product} GPUs but only {limit:g} may be used",
-            "pin smaller degrees, raise max_gpus, or avoid fewer nodes",
+            "pin smaller degrees, raise max_gpus or max_power_watts, or avoid fewer nodes",
         )
     largest = max(fabric.gpus_per_unit for fabric in fabrics)
     for degree in ("tensor", "expert_tensor"):

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.calibration.training_run import MemoryCounter, NodeGroup, TrainingRun
+from cluster_models.cluster.power import capped
 from cluster_models.cluster.topology import Cluster
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.training.plan import Plan
@@ -38,7 +39,7 @@ def run_of_plan(
     if missing := [host for host in plan.placement.hosts if host not in nodes]:
         raise InvalidConfiguration("plan.hosts", missing[0], f"is no node of the cluster {cluster.name!r}")
     hosts, per_node = [nodes[host] for host in plan.placement.hosts], plan.placement.gpus_per_node
-    kinds = [cluster.gpu_kinds[node.gpu_kind] for node in hosts]
+    kinds = [capped(cluster.gpu_kinds[node.gpu_kind], plan.workload.gpu_power_cap_watts) for node in hosts]
     usual = Counter(kind.name for kind in kinds).most_common(1)[0][0]
     first = next(node for node in hosts if node.gpu_kind == usual)
     mixed = len({kind.name for kind in kinds}) > 1
@@ -47,7 +48,7 @@ def run_of_plan(
         architecture=plan.architecture,
         workload=plan.workload,
         configuration=plan.configuration,
-        gpu=cluster.gpu_kinds[usual],
+        gpu=next(kind for kind in kinds if kind.name == usual),
         gpus_per_node=per_node,
         gpus_per_domain=max(per_node, cluster.domain_gpus()[first.nvlink_domain]),
         network_bytes_per_s=first.nics.count * first.nics.bytes_per_s / first.gpu_count,

@@ -27,6 +27,7 @@ from cluster_models.serving.workload import Pool, ServingConfiguration, Worker
 from cluster_models.training.plan import Provenance, StopReason
 from solver.ilp import solver_versions
 from solver.problem import IsCancelled, OnProgress, SearchOptions
+from solver.serving.cluster_links import usable_nodes
 from solver.serving.planning.alternatives import alternatives_of
 from solver.serving.planning.assembling import assembled, grouped
 from solver.serving.planning.figures import case_of
@@ -108,7 +109,8 @@ def check_problem(problem: ServingProblem) -> None:
     for served in problem.models:
         if not any(runs_on(served.workload, kind) for kind in kinds):
             check_gpu(served.workload, kinds[0])
-    check_cap(goal.gpu_power_cap_watts, kinds)
+    usable = {node.gpu_kind for node in usable_nodes(problem.snapshot) if node.name not in goal.avoid_nodes}
+    check_cap(goal.gpu_power_cap_watts, (kind for kind in kinds if kind.name in usable))
     if goal.objective is ServingObjective.COST and all(kind.price_usd_per_hour is None for kind in kinds):
         raise InvalidWorkload(
             "workload.objective",

@@ -8,9 +8,12 @@ import pytest
 
 from cluster_models.cluster.power import power_curve
 from cluster_models.errors import InvalidWorkload
+from cluster_models.links.model import effective_links
 from cluster_models.training.workload import Objective
 from solver.check import check_plan
-from solver.degrees.priced import price_candidates
+from solver.degrees.priced import mixed_prices, price_candidates
+from solver.fitting.plan_runs import run_of_plan
+from solver.placement.cluster_fabrics import mixed_fabrics
 from tests.cluster_models.clusters import host
 from tests.solver.problems import fabrics_of, nodes, planned, problem
 
@@ -42,6 +45,36 @@ def test_a_limit_of_power_is_one_of_gpus() -> None:
     assert any("1500 W but the workload allows 1400 W" in line for line in check_plan(capped, over))
 
 
+def test_as_many_gpus_as_the_power_is_for_may_be_used() -> None:
+    """Whichever way sums are rounded: ten times 333.3 W add up to more than 3,333 W, a tenth of which is less."""
+    ten = nodes(1, gpus=10, gpu="A100-SXM4-80GB")
+    asked = problem(ten, gpu_power_cap_watts=333.3, max_power_watts=3333.0, global_batch=40)
+    found = planned(asked)
+    assert found.configuration.degrees.gpus == 10
+    assert check_plan(found, asked) == ()
+    for watts in (333.3, 412.7, 490.1):
+        for count in range(1, 200):
+            limited = replace(asked.workload, max_power_watts=count * watts)
+            assert limited.most_gpus(watts) == count
+            assert limited.most_gpus(watts * 1.000001) == count - 1
+
+
+def test_a_mix_of_kinds_takes_no_more_power_than_may_be() -> None:
+    """Four H100 and two A100 have 3.6 kW; were they all H100 they would have 4.2."""
+    for watts, count in ((3600.0, 1), (3599.0, 0)):
+        asked = problem(TWO_KINDS, max_power_watts=watts, pinned={"tensor": 2, "pipeline": 3, "data": 1})
+        (mixed,) = mixed_fabrics(asked.snapshot, asked.workload, effective_links(asked.snapshot))
+        assert (sum(len(part.batch) for part in mixed_prices(asked, mixed, 0)) > 0) == count
+
+
+def test_caps_need_be_priced_on_usable_kinds_alone() -> None:
+    """A cap below half of a B200's power is refused where B200 may be used."""
+    both = (*nodes(1), host("b0", gpu="B200-SXM-180GB", gpus=2, cards=2))
+    with pytest.raises(InvalidWorkload, match=r"B200.*give at least 500"):
+        planned(problem(both, gpu_power_cap_watts=400.0))
+    assert planned(problem(both, gpu_power_cap_watts=400.0, avoid_nodes=("b0",)))
+
+
 def test_a_capped_step_is_as_slow_as_the_curve_says() -> None:
     """Between its share of matrix products and of memory, links alike; MFU is of the rated peak."""
     pinned = {"tensor": 1, "data": 1, "pipeline": 1}
@@ -51,6 +84,8 @@ def test_a_capped_step_is_as_slow_as_the_curve_says() -> None:
     curve = power_curve("H100-SXM5-80GB")
     assert curve.compute_share(0.7) <= usual.time.step_s / slow.time.step_s <= curve.memory_share(0.7)
     assert slow.mfu / usual.mfu == pytest.approx(usual.time.step_s / slow.time.step_s)
+    cluster = problem(nodes(1, gpus=1)).snapshot.cluster
+    assert [run_of_plan(each, cluster, name="it").gpu.power_watts for each in (usual, slow)] == [700.0, 490.0]
 
 
 def test_caps_that_no_measurement_reaches_are_refused() -> None:
@@ -59,3 +94,5 @@ def test_caps_that_no_measurement_reaches_are_refused() -> None:
         planned(problem(nodes(1), gpu_power_cap_watts=300.0))
     with pytest.raises(InvalidWorkload, match=r"max_power_watts.*above 0"):
         problem(nodes(1), max_power_watts=0.0)
+    with pytest.raises(InvalidWorkload, match=r"max_power_watts.*less than the 700 W of one GPU.*at least 700"):
+        planned(problem(nodes(1), max_power_watts=699.0))

@@ -28,7 +28,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 def ask_for_sweep(request: Request, name: str, data: Annotated[FormData, Depends(sent_form)]) -> Response:
     """Ask for a sweep of every place of a label; one that runs is found again."""
     each, now = str(data.get("each") or "node"), datetime.now(UTC)
-    keyed = idempotency.keyed("what-if sweep form", f"{name} {each}")
+    keyed = idempotency.keyed("what-if sweep form", f"{name}\n{each}")
     with transaction(service_of(request).sessions) as session:
         sweep_id = sweeps.create_sweep(
             session, reference=name, each=each, failures=(), now=now, keyed=keyed, only_open=True

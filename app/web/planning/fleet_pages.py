@@ -28,6 +28,7 @@ from app.services.pagination import MAX_LIMIT
 from app.services.planning import fleet_plans
 from app.services.planning.plans import PlanRecord
 from app.services.planning.requests import FleetDocument, FleetPlanRequest, OptionsDocument
+from app.services.planning.sent_forms import sent_once
 from app.web.error_pages import PageRoute
 from app.web.listing import plan_head
 from app.web.origin import sent_form
@@ -53,7 +54,6 @@ def new_fleet_plan(request: Request, cluster: str = "") -> Response:
 def ask_for_fleet_plan(request: Request, data: Annotated[FormData, Depends(sent_form)]) -> Response:
     """Queue the fleet plan that was asked for, or show what is wrong with the request."""
     service = service_of(request)
-    settings = service.settings
     values = {name: str(data.get(name, "")) for name in ("cluster", "fleet_text", "time_limit_s")}
     try:
         asked = read_document(FleetDocument, parse_text(values["fleet_text"], what="fleet"), what="fleet")
@@ -61,12 +61,7 @@ def ask_for_fleet_plan(request: Request, data: Annotated[FormData, Depends(sent_
         options = read_document(OptionsDocument, {"time_limit_s": limit}, what="options")
         wanted = FleetPlanRequest(cluster=values["cluster"], options=options, **dict(asked))
         with transaction(service.sessions) as session:
-            plan_id = fleet_plans.submit_fleet_plan(
-                session,
-                request=wanted,
-                default_limit_s=settings.default_time_limit_s,
-                max_limit_s=settings.max_time_limit_s,
-            )
+            plan_id = sent_once(session, service.settings, wanted, fleet_plans.submit_fleet_plan)
     except InvalidInput as error:
         return _form(request, values, [str(problem) for problem in problems_of(error)])
     except NotFound as error:

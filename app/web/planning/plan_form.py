@@ -18,6 +18,7 @@ from app.documents.model import ModelDocument
 from app.resources import Service, service_of
 from app.services.clusters import clusters
 from app.services.errors import NotFound
+from app.services.planning.sent_forms import sent_once
 from app.web.forms import FormProblem, Typed
 from app.web.planning.form import typed
 from app.web.planning.outlook import FormOutlook, form_outlook
@@ -49,15 +50,10 @@ class PlanForm:
         return self.blank(time_limit_s=service.settings.default_time_limit_s)
 
     def create(self, service: Service, values: Typed) -> str:
-        """Store and queue the plan that the form asks for; returns its id."""
+        """Store and queue the plan that the form asks for, if it was not sent before; returns its id."""
         asked = self.request_of(values)
         with transaction(service.sessions) as session:
-            plan_id = self.submit(
-                session,
-                request=asked,
-                default_limit_s=service.settings.default_time_limit_s,
-                max_limit_s=service.settings.max_time_limit_s,
-            )
+            plan_id = sent_once(session, service.settings, asked, self.submit)
         service.queue_plan(plan_id)
         return plan_id
 

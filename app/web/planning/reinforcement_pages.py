@@ -31,6 +31,7 @@ from app.services.pagination import MAX_LIMIT
 from app.services.planning import reinforcement_plans
 from app.services.planning.plans import PlanRecord
 from app.services.planning.requests import ReinforcementPlanRequest
+from app.services.planning.sent_forms import sent_once
 from app.web.error_pages import PageRoute
 from app.web.listing import plan_head
 from app.web.origin import sent_form
@@ -58,7 +59,6 @@ def new_reinforcement_plan(request: Request, cluster: str = "", model: str = "ll
 def ask_for_reinforcement_plan(request: Request, data: Annotated[FormData, Depends(sent_form)]) -> Response:
     """Queue the plan that was asked for, or show what is wrong with the request."""
     service = service_of(request)
-    settings = service.settings
     values = {name: str(data.get(name, "")) for name in _FIELDS}
     try:
         limit = parse_text(values["time_limit_s"] or "null", what="time limit")
@@ -70,12 +70,7 @@ def ask_for_reinforcement_plan(request: Request, data: Annotated[FormData, Depen
         }
         wanted = read_document(ReinforcementPlanRequest, asked, what="request")
         with transaction(service.sessions) as session:
-            plan_id = reinforcement_plans.submit_reinforcement_plan(
-                session,
-                request=wanted,
-                default_limit_s=settings.default_time_limit_s,
-                max_limit_s=settings.max_time_limit_s,
-            )
+            plan_id = sent_once(session, service.settings, wanted, reinforcement_plans.submit_reinforcement_plan)
     except InvalidInput as error:
         return _form(request, values, [str(problem) for problem in problems_of(error)])
     except NotFound as error:

@@ -108,7 +108,8 @@ def site_of(snapshot: ClusterSnapshot, goal: ServingGoal) -> Site:
 
 def _caps(kind: GpuKind, goal: ServingGoal) -> tuple[float | None, ...]:
     if goal.choose_power_caps:
-        return (None, *(round(share * kind.power_watts) for share in CAP_SHARES))
+        caps = (round(share * kind.power_watts) for share in CAP_SHARES)
+        return (None, *dict.fromkeys(cap for cap in caps if 0 < cap < kind.power_watts))
     cap = goal.gpu_power_cap_watts
     return (None if cap is None or cap >= kind.power_watts else cap,)
 

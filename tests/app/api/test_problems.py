@@ -41,6 +41,8 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
         ("GET", f"/api/v1/plans?cursor={encode_cursor(10**40, 'a')}", 422, "invalid-input"),
         ("GET", f"/api/v1/audit?cursor={encode_cursor(2**31)}", 422, "invalid-input"),
         ("GET", f"/api/v1/clusters?cursor={encode_cursor(float('nan'))}", 422, "invalid-input"),
+        ("GET", f"/api/v1/clusters?cursor={encode_cursor(chr(0))}", 422, "invalid-input"),
+        ("GET", f"/api/v1/clusters?cursor={'W1tb' * 3000}", 422, "invalid-input"),
         ("GET", "/problems/none", 404, "not-found"),
     ],
 )

@@ -273,7 +273,7 @@ def test_power_caps_are_set_before_a_run(name: str) -> None:
         capped = replace(plan, workload=replace(plan.workload, gpu_power_cap_watts=watts))
         text = text_of(name, capped)
         assert (
-            text.count("# Before, as root on every host: nvidia-smi -pl 490")
-            == text.count("nvidia-smi -pl")
+            text.count("# Before, as root on every host: nvidia-smi -i 0,1,2,3 -pl 490")
+            == text.count("nvidia-smi")
             == times
         )

@@ -73,6 +73,8 @@ def test_without_jobs_it_is_about_those_that_run(client: TestClient) -> None:
     headers = {"accept": "text/html", "sec-fetch-site": "same-origin"}
     sent = client.post("/plans/new/fleet", data=form, headers=headers, follow_redirects=False)
     assert sent.status_code == 303, html.unescape(sent.text)
+    again = client.post("/plans/new/fleet", data=form, headers=headers, follow_redirects=False)
+    assert again.headers["Location"] == sent.headers["Location"], "sent twice"
     plan = client.get(f"{API}{sent.headers['Location']}").json()
     assert (plan["kind"], plan["model"]) == ("fleet", "running")
     assert client.post(f"{API}/plans/{plan['id']}/cancel").status_code == 200

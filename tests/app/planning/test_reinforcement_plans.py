@@ -137,6 +137,8 @@ def test_the_form_asks_for_one(client: TestClient) -> None:
     headers = {"accept": "text/html", "sec-fetch-site": "same-origin"}
     sent = client.post("/plans/new/reinforcement", data=form, headers=headers, follow_redirects=False)
     assert sent.status_code == 303, html.unescape(sent.text)
+    again = client.post("/plans/new/reinforcement", data=form, headers=headers, follow_redirects=False)
+    assert again.headers["Location"] == sent.headers["Location"], "sent twice"
     plan = client.get(f"{API}{sent.headers['Location']}").json()
     assert (plan["kind"], plan["model"]) == ("reinforcement", "llama-3.1-8b")
     assert client.post(f"{API}/plans/{plan['id']}/cancel").status_code == 200

@@ -15,6 +15,7 @@ from solver.serving.plan import plan_serving
 from solver.serving.planning.islands import site_of
 from solver.serving.planning.offers import capacities, priced
 from solver.serving.planning.zones import zones_of
+from tests.cluster_models.clusters import host
 from tests.solver.serving.planning.problems import CHAT, OPTIONS, nodes, problem, served, sound_plan
 
 ONE = {"modes": (ServingMode.AGGREGATED,), "choose_power_caps": True}
@@ -67,6 +68,20 @@ def test_caps_that_no_measurement_reaches_are_refused() -> None:
         plan_serving(problem(nodes(1), served(**CHAT), gpu_power_cap_watts=349.0), OPTIONS)
     with pytest.raises(InvalidWorkload, match="stands beside choose_power_caps"):
         problem(nodes(1), served(**CHAT), gpu_power_cap_watts=500.0, choose_power_caps=True)
+
+
+def test_caps_are_chosen_below_the_power_of_whatever_board() -> None:
+    """One of a watt, as a cluster may state, has none; kinds that are avoided forbid no cap."""
+    given = problem(nodes(1), served(**CHAT), choose_power_caps=True)
+    cluster = given.snapshot.cluster
+    kinds = {name: replace(kind, power_watts=1.0) for name, kind in cluster.gpu_kinds.items()}
+    small = replace(given.snapshot, cluster=replace(cluster, gpu_kinds=kinds))
+    assert set(site_of(small, given.goal).caps.values()) == {(None,)}
+    both = (*nodes(1), host("b0", gpu="B200-SXM-180GB"))
+    capped = {"gpu_power_cap_watts": 400.0, "objective": "goodput"}
+    with pytest.raises(InvalidWorkload, match=r"B200.*give at least 500"):
+        plan_serving(problem(both, served(**CHAT), **capped), OPTIONS)
+    assert sound_plan(problem(both, served(**CHAT), avoid_nodes=("b0",), **capped)).power_watts > 0
 
 
 def test_the_check_finds_a_cap_that_the_goal_does_not_have() -> None:
