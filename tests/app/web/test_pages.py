@@ -21,7 +21,7 @@ from app.main import create_app
 from app.metrics import make_metrics
 from app.resources import Service
 from app.serialization import jsonable
-from app.services.clusters import clusters, snapshots
+from app.services.clusters import snapshots
 from app.services.planning import plans, solves
 from app.settings import Settings
 from app.trusted_requests import TrustedRequests
@@ -128,29 +128,6 @@ def test_an_uploaded_file_stands_in_the_box_when_the_form_comes_back(browser: Te
     answer = browser.post("/plans/new", data=TYPED, files=files)
     assert answer.status_code == 422
     assert "name: from-a-file</textarea>" in answer.text
-
-
-def test_a_form_that_is_sent_twice_finds_the_plan_of_the_first(browser: TestClient, service: Service) -> None:
-    """While that waits or runs, for the same request on the same cluster."""
-    browser.post("/clusters/new", data={"cluster_text": _cluster_text()})
-
-    def sent(**changes: str) -> str:
-        typed = {**TYPED, "cluster": "two-and-a-spare", "model": "llama-3-8b", **changes}
-        answer = browser.post("/plans/new", data=typed, follow_redirects=False)
-        assert answer.status_code == 303, answer.text
-        return answer.headers["location"]
-
-    first = sent()
-    assert sent() == first
-    assert sent(effort="2") != first
-    with transaction(service.sessions) as session:
-        change = clusters.NodeChange(labels={"leaf": "l2"})
-        clusters.change_node(session, reference="two-and-a-spare", node="c", change=change)
-    second = sent()
-    assert second != first
-    assert sent() == second
-    _finish(service, second.rpartition("/")[2], PlanStatus.INFEASIBLE, result=jsonable(small_no_plan()))
-    assert sent() not in {first, second}
 
 
 def test_what_users_type_is_never_markup(browser: TestClient) -> None:
