@@ -7,16 +7,19 @@ Recomputation may name modules or a number of layers: ``recompute=selective:moe_
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from app.documents.configuration import ConfigurationDocument, DegreesDocument, RunSettingsDocument
 from app.documents.reading import close_name
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.training.framework_choices import ContextExchange
+from cluster_models.training.framework_choices import ContextExchange, CudaGraphs
+from cluster_models.training.free_settings import that_matter
 from cluster_models.training.plan import Configuration, Degrees, Plan
 from cluster_models.training.recompute import read_recomputation, recomputation_words
+from cluster_models.training.run_settings import RunSettings
 from cluster_models.training.schedules import PipelineSchedule
-from cluster_models.training.workload import WHOLE_OFFLOAD, Recompute, Sharding
+from cluster_models.training.workload import WHOLE_OFFLOAD, Recompute, RecomputeModule, Sharding
 
 _DEGREES: Final = {
     "tp": "tensor",
@@ -69,6 +72,7 @@ def read_shorthand(text: str, plan: Plan, *, gpus: int) -> ConfigurationDocument
     policy, modules, layers = read_recomputation(choices.get("recomputation", own.recomputation))
     alike = own.exchange_words if degrees.context == own.degrees.context else str(ContextExchange.RING)
     exchange, _, head_ranks = choices.get("exchange_words", alike).partition(":")
+    schedule = PipelineSchedule(choices.get("schedule", own.schedule))
     return ConfigurationDocument(
         degrees=DegreesDocument.from_value(degrees),
         micro_batch_sequences=micro_batch or own.micro_batch,
@@ -81,9 +85,26 @@ def read_shorthand(text: str, plan: Plan, *, gpus: int) -> ConfigurationDocument
         optimizer_offload_percent=int(choices.get("optimizer_offload", own.optimizer_offload)),
         context_exchange=ContextExchange(exchange),
         head_ranks=int(head_ranks or 0),
-        settings=RunSettingsDocument.from_value(own.settings),
-        schedule=PipelineSchedule(choices.get("schedule", own.schedule)),
+        settings=RunSettingsDocument.from_value(_settings_in(own, degrees, policy, modules, schedule)),
+        schedule=schedule,
     )
+
+
+def _settings_in(
+    own: Configuration,
+    degrees: Degrees,
+    policy: Recompute,
+    modules: frozenset[RecomputeModule],
+    schedule: PipelineSchedule,
+) -> RunSettings:
+    """The settings chosen for a plan, ``own``, as far as they go with other degrees, recomputation and schedule."""
+    shape = Configuration(
+        degrees, 1, policy, own.sharding, own.rank_order, (), schedule, modules, settings=own.settings
+    )
+    found = that_matter(shape)
+    graphs = found.cuda_graphs
+    without = graphs is CudaGraphs.PARTIAL and policy is Recompute.FULL  # no framework has both
+    return replace(found, cuda_graphs=None if without else graphs)
 
 
 def _words(text: str) -> tuple[dict[str, int], int | None, dict[str, str]]:

@@ -12,6 +12,7 @@ from typing import Final
 
 from app.exports.contract import unsupported
 from app.exports.recomputation import recomputation_settings
+from app.presentation.configuration import chosen_words
 from cluster_models.reinforcement.plan import ReinforcementPlan
 from cluster_models.reinforcement.workload import Arrangement
 from cluster_models.training.mixed_lengths import Packing
@@ -168,6 +169,8 @@ def _unsaid(plan: ReinforcementPlan) -> Iterator[str]:
     if plan.training.configuration.optimizer_offload:
         share = plan.training.configuration.optimizer_offload
         yield f"optimizer states offloaded at {share} %: override_optimizer_config of your Megatron-Core"
+    if plan.training.configuration.settings.chosen:
+        yield f"settings of Megatron-Core that were chosen ({chosen_words(plan.training.configuration)})"
     unequal = plan.arrangement is Arrangement.SEPARATE and plan.serving.gpus % len(plan.rollout_nodes)
     if unequal:
         yield "the engine's nodes have different numbers of GPUs in use"

@@ -14,9 +14,9 @@ from cluster_models.cluster.gpus import Precision
 from cluster_models.model.architecture import Architecture
 from cluster_models.training.framework_choices import FreeSetting
 from cluster_models.training.offload import must_offload_layers
-from cluster_models.training.plan import Degrees
+from cluster_models.training.plan import Configuration
 from cluster_models.training.run_settings import SPEND_MEMORY, RunSettings, switches
-from cluster_models.training.workload import TrainingWorkload
+from cluster_models.training.workload import Recompute, RecomputeModule, TrainingWorkload
 
 _OF_EXPERTS: Final = frozenset({FreeSetting.EXPERT_OVERLAP, FreeSetting.EXPERT_DISPATCH})
 _ROUTERS_SINCE: Final = 16
@@ -59,6 +59,25 @@ def first_codes(offers: Mapping[FreeSetting, tuple[Any, ...]], *, expert: int) -
     return [RunSettings(**dict(zip(tried, values, strict=True))).code for values in product(*tried.values())]
 
 
-def that_matter(settings: RunSettings, degrees: Degrees) -> RunSettings:
-    """``settings`` without those that change nothing, which are left to the framework."""
-    return replace(settings, overlap_tensor=None) if degrees.tensor == 1 else settings
+def leanest_settings(architecture: Architecture, workload: TrainingWorkload) -> RunSettings:
+    """Settings left free that trade memory for time alone, as they take the least."""
+    offers = offered(architecture, workload)
+    return RunSettings(**{each: values[-1] for each, values in offers.items() if each in SPEND_MEMORY})
+
+
+def that_matter(configuration: Configuration) -> RunSettings:
+    """Its settings without those that change nothing, which are left to the framework.
+
+    Frameworks whose schedules split backward passes then overlap no tensor ranks; ``TransformerConfig`` overlaps no
+    exchange of experts that runs again, nor in a pipeline without virtual stages.
+    """
+    settings, degrees = configuration.settings, configuration.degrees
+    again = configuration.recompute is Recompute.FULL or RecomputeModule.MOE in configuration.recompute_modules
+    beside = degrees.expert > 1 and (degrees.pipeline == 1 or degrees.virtual_pipeline > 1) and not again
+    chunked = degrees.tensor > 1 and not configuration.schedule.splits_backward
+    return replace(
+        settings,
+        overlap_tensor=settings.overlap_tensor if chunked else None,
+        expert_overlap=settings.expert_overlap if beside else None,
+        expert_dispatch=settings.expert_dispatch if degrees.expert > 1 else None,
+    )

@@ -22,8 +22,8 @@ VALUES: Final[Mapping[FreeSetting, tuple[Any, ...]]] = MappingProxyType(
         FreeSetting.EXPERT_DISPATCH: tuple(ExpertDispatch),
     }
 )
-"""All values of each setting.  Of overlapped tensor ranks and graphs none is slower than one behind it, and none
-takes less memory."""
+"""All values of each setting.  Of overlapped tensor ranks and graphs none is slower than one behind it, and the
+last takes the least memory."""
 SPEND_MEMORY: Final = frozenset({FreeSetting.OVERLAP_TENSOR, FreeSetting.CUDA_GRAPHS})
 """Settings that trade memory for time alone."""
 _OVERLAPS: Final = {
@@ -80,11 +80,11 @@ def settings_of(code: int) -> RunSettings:
 
 
 @cache
-def leaner(code: int) -> tuple[int, ...]:
+def leaner(code: int, framework: Framework) -> tuple[int, ...]:
     """Codes of settings that take less memory and no less time, the one that takes the least first."""
-    settings = settings_of(code)
+    settings, known = settings_of(code), switches(framework)
     spends = {each: value for each, value in settings.chosen.items() if each in SPEND_MEMORY}
-    behind = [VALUES[each][VALUES[each].index(value) :] for each, value in spends.items()]
+    behind = [dict.fromkeys((value, known[each][-1])) for each, value in spends.items()]
     found = (replace(settings, **dict(zip(spends, values, strict=True))).code for values in product(*behind))
     return tuple(each for each in found if each != code)[::-1]
 

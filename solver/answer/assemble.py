@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from importlib.metadata import version
 from types import MappingProxyType
@@ -41,7 +41,7 @@ def configuration_of(candidate: Candidate) -> Configuration:
     batch = candidate.batch
     policy, modules, limit = recomputation_of(batch)
     exchange, head_ranks = exchange_of(int(batch.exchange[0]), int(batch.context[0]))
-    return Configuration(
+    found = Configuration(
         degrees=degrees_of(batch),
         micro_batch=int(batch.micro_batch[0]),
         recompute=policy,
@@ -57,8 +57,9 @@ def configuration_of(candidate: Candidate) -> Configuration:
         offloaded_layers=int(batch.offloaded_layers[0]),
         context_exchange=exchange,
         head_ranks=head_ranks,
-        settings=that_matter(batch.chosen, degrees_of(batch)),
+        settings=batch.chosen,
     )
+    return replace(found, settings=that_matter(found))
 
 
 def assemble_plan(

@@ -9,6 +9,7 @@ from cluster_models.remarks import Remark, remark
 from cluster_models.training.context_exchange import exchange_refusal, usable_exchanges
 from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.frameworks import Framework
+from cluster_models.training.free_settings import leanest_settings, offered
 from cluster_models.training.interleaving import Interleaving, takes_group_sizes
 from cluster_models.training.offload import offload_percents, offloaded_layers
 from cluster_models.training.schedules import PipelineSchedule
@@ -39,6 +40,8 @@ def limits(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> Iterator[Rema
     if len(offloaded_layers(workload, architecture.layers)) > 1:
         yield remark("limit_offloaded_layers")
     yield from _limits_of_exchange(architecture, workload)
+    if free := offered(architecture, workload):
+        yield remark("limit_settings", framework=workload.framework.name, free=tuple(map(str, free)))
     if architecture.layers > 1 and workload.pinned.get("virtual_pipeline") != 1:
         yield _groups(workload.framework)
     if len(workload.framework.schedules) > 1:
@@ -88,6 +91,7 @@ def _offered(workload: TrainingWorkload) -> tuple[PipelineSchedule, ...]:
 
 def _memory_options(problem: PlanningProblem) -> Remark:
     """The memory options of a candidate: the quickest that fits, of so many mixes."""
+    problem = problem.under(leanest_settings(problem.architecture, problem.workload))
     mixes = mixes_of(problem)
     return remark(
         "limit_memory_options",

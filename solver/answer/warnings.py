@@ -191,6 +191,9 @@ def _offload(candidate: Candidate) -> Iterator[Remark]:
         room = HOST_SHARE * gpu.host_share.memory_bytes
         if held[stage] > room:
             yield remark("host_too_small", stage=stage, needs_bytes=float(held[stage]), limit_bytes=room)
+        disk_bytes, room = float(candidate.memory.disk_bytes[0, stage]), gpu.host_share.disk_bytes
+        if disk_bytes > room:
+            yield remark("disks_too_small", stage=stage, needs_bytes=disk_bytes, limit_bytes=room)
 
 
 def _other_facts(own: FittedParameters, framework: Framework) -> list[Remark]:

@@ -323,12 +323,16 @@ def _setting_rules(configuration: Configuration, problem: PlanningProblem) -> It
         if value not in known[name]:
             yield f"{framework.name} has no {name} {value} to choose."
     on = {name for name, value in chosen.items() if value not in ("false", "none")}
-    split = degrees.tensor > 1 and framework.sequence_parallel and str(workload.precision) != "nvfp4"
-    if "overlap_tensor" in on and not split:
-        yield "Overlapped tensor ranks split a sequence, and not in NVFP4."
-    beside = degrees.pipeline == 1 or degrees.virtual_pipeline > 1
-    if "expert_overlap" in on and not (experts and degrees.expert > 1 and beside):
+    split = degrees.tensor > 1 and framework.sequence_parallel and not configuration.schedule.splits_backward
+    if "overlap_tensor" in on and not (split and str(workload.precision) != "nvfp4"):
+        yield "Overlapped tensor ranks split a sequence, not in NVFP4 and not beside split backward passes."
+    travels = experts and degrees.expert > 1
+    again = str(configuration.recompute) == "full" or "moe" in map(str, configuration.recompute_modules)
+    beside = (degrees.pipeline == 1 or degrees.virtual_pipeline > 1) and not again
+    if "expert_overlap" in on and not (travels and beside and str(workload.precision) != "fp32"):
         yield "Nothing runs beside the exchange of experts here."
+    if "expert_dispatch" in chosen and not travels:
+        yield "No tokens travel to experts here, so that no dispatcher is chosen."
     if "cuda_graphs" in on and workload.lengths is not None:
         yield "CUDA graphs need sequences of one length."
     graphs = chosen.get("cuda_graphs", "none")

@@ -26,7 +26,8 @@ from solver.costs.layer_counts import all_layers
 from solver.costs.least_memory import least_bytes
 from solver.costs.straggling import straggling
 from solver.degrees.enumeration import Shape, families_of
-from solver.degrees.priced import MOST_CELLS, worlds_on
+from solver.degrees.priced import worlds_on
+from solver.degrees.row_groups import MOST_CELLS
 from solver.degrees.stage_costs import costs_of, micro_batches_of
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem

@@ -12,6 +12,7 @@ from cluster_models.model.layer_kinds import Mixer
 from cluster_models.training.context_exchange import exchange_refusal, usable_exchanges
 from cluster_models.training.framework_choices import ContextExchange, Optimizer
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, frameworks
+from cluster_models.training.free_settings import leanest_settings
 from cluster_models.training.interleaving import Interleaving
 from cluster_models.training.optimizer_states import MasterFormat, MomentFormat
 from cluster_models.training.recompute import default_modules, recomputable_modules
@@ -196,7 +197,8 @@ def _shared_by_context(model: Architecture) -> str:
 
 
 def _check_recomputation(problem: PlanningProblem) -> None:
-    """Some mix of recomputation is left, and pinned modules are among those that can be."""
+    """Some mix of recomputation is left with the leanest settings, and pinned modules can be recomputed."""
+    problem = problem.under(leanest_settings(problem.architecture, problem.workload))
     workload, framework = problem.workload, problem.workload.framework
     known = recomputable_modules(problem.architecture, framework, workload.precision)
     pinned = set(workload.pinned_modules or ()) - known - default_modules(framework)

@@ -102,10 +102,12 @@ def screened(
     costs host time, so that mixes that dispatch again may be quicker though nothing need be recomputed.
     """
     tried = Tried(problem, batch, layers, stage_kind, memory_accounts(problem, kinds, batch, layers, domain))
-    if must_offload_layers(problem.workload):
-        nothing = np.empty(0, dtype=np.int64)
-        return Screened(np.zeros(len(batch), dtype=bool), waiting(tried), nothing, tried.take(nothing))
-    most, limit = levels_of(problem)[-1]
+    levels, waits = levels_of(problem), must_offload_layers(problem.workload)
+    if waits or not levels:  # settings may leave no mix of those that the workload allows
+        nothing, every = np.empty(0, dtype=np.int64), np.arange(len(batch))
+        settled = waiting(tried) if waits else tried.rows_with(NOTHING, every, np.full(len(batch), np.inf))
+        return Screened(np.zeros(len(batch), dtype=bool), settled, nothing, tried.take(nothing))
+    most, limit = levels[-1]
     ends = policies_of([NOTHING, most], problem.workload.framework)
     excess = tried.excess_bytes(ends)
     if NOTHING not in mixes_of(problem):
@@ -119,11 +121,11 @@ def screened(
     if tried.may_offload_layers:
         is_open |= ~fits & (tried.offloading_layers(tried.most_layers()).plain_excess_bytes() <= 0)
     keeps = ~is_open & (fits | (excess[:, 0] < excess[:, 1]))
-    settled = [
+    rest = [
         MixedRows(rows[keeps], least.batch.take(keeps), excess[keeps, 0]),
         least.rows_with(most, rows[~keeps & ~is_open], excess[:, 1], limit),
     ]
-    return Screened(fits, _joined(settled), rows[is_open], tried.take(rows[is_open]))
+    return Screened(fits, _joined(rest), rows[is_open], tried.take(rows[is_open]))
 
 
 def _joined(parts: Sequence[MixedRows]) -> MixedRows:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -25,11 +24,12 @@ from solver.costs.recomputation import RecomputePolicies
 from solver.degrees.enumeration import Enumeration, enumerate_candidates, worlds_of
 from solver.degrees.kind_mixes import can_mix, mixed_rows, most_gpus_on
 from solver.degrees.layout import chunk_layers
-from solver.degrees.leaner_settings import every_leaner, take_alike, take_changed
+from solver.degrees.leaner_settings import changes, every_leaner, fitting_or_nearest, with_settings
 from solver.degrees.memory_mixes import PLAIN, levels_of, with_mix
 from solver.degrees.mix_choice import MixedRows, Screened, screened
 from solver.degrees.mix_rivals import KnownLayers
 from solver.degrees.pricing import optimistic_step_s
+from solver.degrees.row_groups import bundles, count_of, groups
 from solver.degrees.speeds import chunk_seconds, layouts_by_speed, probe_layers
 from solver.degrees.stage_costs import (
     Staging,
@@ -43,11 +43,6 @@ from solver.degrees.stage_costs import (
 )
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
-
-MOST_TOGETHER: Final = 2**16
-"""Rows whose layers are worked out at once: some tens of megabytes, and few calls for each."""
-MOST_CELLS: Final = 2**19
-"""Rows times chunks that are priced at once: a few hundred megabytes while they are."""
 
 
 class LeftOut(NamedTuple):
@@ -122,8 +117,6 @@ class Prices:
     bound_s: FloatArray
     excess_bytes: FloatArray
     weight: FloatArray
-    is_leaner: bool = False
-    """Whether the same candidates have prices with settings that take more memory."""
 
     def take(self, rows: BoolArray | IntArray) -> Prices:
         """Prices of ``rows``."""
@@ -196,17 +189,57 @@ def alike_prices(
 
     Those that do not fit also with leaner settings.  Beyond ``limit``, an objective, bounds need not be sharp.
     """
-    for bundle in _bundles(every):
+    for bundle in bundles(every):
         found = [_alike_group(problem, fabric, every.take(rows)) for rows in bundle]
-        yield from _prices(problem, fabric, index, found, limit)
-        tight = [group.batch.take(~group.screened.fits) for group in found]
-        for code in leaner(int(found[0].batch.settings[0])):
-            tried = [take_changed(batch, code) for batch in tight]
-            again = [_alike_group(problem, fabric, batch) for batch in tried if len(batch)]
-            hopeful = [group.batch.take(np.unique(group.priced)) for group in again]
-            tight = [*map(take_alike, tight, repeat(code)), *hopeful]
-            for prices in _prices(problem, fabric, index, again, limit):
-                yield replace(prices, is_leaner=True)
+        leaner_ones = [
+            ({number: rows for number, (rows, _) in again.items()}, _prices(problem, fabric, index, own, limit))
+            for again in _with_less(problem, fabric, found)
+            for own in [[group for _, group in again.values()]]
+        ]
+        for number, prices in enumerate(_prices(problem, fabric, index, found, limit)):
+            yield _joined(prices, [(rows[number], next(own)) for rows, own in leaner_ones if number in rows])
+
+
+def _with_less(
+    problem: PlanningProblem, fabric: Fabric, found: Sequence[_Group]
+) -> Iterator[dict[int, tuple[IntArray, _Group]]]:
+    """For each leaner way to run, by the number of a group its rows that do not fit otherwise, and they so."""
+    tight = [np.flatnonzero(~group.screened.fits) for group in found]
+    codes = leaner(int(found[0].batch.settings[0]), problem.workload.framework)
+    for code in codes:
+        again = {}
+        for number, group in enumerate(found):
+            rows = tight[number]
+            own = rows[changes(group.batch.take(rows), code)]
+            if not len(own):
+                continue
+            tried = _alike_group(problem, fabric, with_settings(group.batch.take(own), code))
+            again[number] = own, tried
+            if code == codes[0]:  # what does not fit with the leanest settings fits with none
+                tight[number] = np.setdiff1d(rows, np.delete(own, tried.priced))
+        yield again
+
+
+def _joined(prices: Prices, leaner_ones: Sequence[tuple[IntArray, Prices]]) -> Prices:
+    """``prices`` and those of some of its candidates, by their numbers there, with settings that take less memory.
+
+    Rows that fit, and of a candidate that has none the one that misses by least.
+    """
+    if not leaner_ones:
+        return prices
+    every = [prices, *(own for _, own in leaner_ones)]
+    candidate = np.concatenate([prices.candidate, *(rows[own.candidate] for rows, own in leaner_ones)])
+    excess = np.concatenate([each.excess_bytes for each in every])
+    joined = replace(
+        prices,
+        batch=joined_batches([each.batch for each in every]),
+        candidate=candidate,
+        staging=np.concatenate([each.staging for each in every]),
+        bound_s=np.concatenate([each.bound_s for each in every]),
+        excess_bytes=excess,
+        weight=np.concatenate([each.weight for each in every]),
+    )
+    return joined.take(fitting_or_nearest(candidate, excess))
 
 
 def _alike_group(problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch) -> _Group:
@@ -233,7 +266,7 @@ def mixed_prices(asked: PlanningProblem, fabric: Fabric, index: int) -> Iterator
         limit=most_gpus_on(fabric, workload),
     )
     looped = ~np.isin(legal.schedule, [code for code, each in enumerate(SCHEDULE_CODES) if each.is_v_shaped])
-    every, mixes = mixed_rows(every_leaner(legal.take(looped)), fabric, workload)
+    every, mixes = mixed_rows(every_leaner(legal.take(looped), workload.framework), fabric, workload)
     for rows in groups(every):
         batch, kinds = every.take(rows), np.array([mixes[row] for row in rows], dtype=np.int64)
         problem = asked.under(batch.chosen)
@@ -365,34 +398,3 @@ def _bounds_s(problem: PlanningProblem, fabric: Fabric, found: _Found) -> FloatA
                 batch, costs, micro_batches, fabric, kinds, framework=framework, limit_s=found.limit_s[rows]
             )
     return bound_s
-
-
-def count_of(candidates: IntArray) -> int:
-    """How many different ones there are among the ``candidates`` of rows."""
-    return len(np.unique(candidates))
-
-
-def _bundles(every: CandidateBatch) -> Iterator[list[IntArray]]:
-    """Groups of one schedule and settings, as many together as their layers are worked out for at once."""
-    bundles: dict[tuple[int, int], list[IntArray]] = {}
-    for rows in groups(every):
-        shared = int(every.schedule[rows[0]]), int(every.settings[rows[0]])
-        bundle = bundles.setdefault(shared, [])
-        bundle.append(rows)
-        if sum(map(len, bundle)) >= MOST_TOGETHER:
-            yield bundles.pop(shared)
-    yield from bundles.values()
-
-
-def groups(batch: CandidateBatch) -> Iterator[IntArray]:
-    """Rows of equal pipeline and virtual size, schedule and settings, no more at once than memory holds."""
-    key = batch.pipeline * (batch.virtual_pipeline.max(initial=0) + 1) + batch.virtual_pipeline
-    key = key * len(SCHEDULE_CODES) + batch.schedule
-    key = key * (batch.settings.max(initial=0) + 1) + batch.settings
-    order = np.argsort(key, kind="stable")
-    cuts = np.flatnonzero(np.diff(key[order])) + 1
-    for rows in np.split(order, cuts):
-        if len(rows):
-            chunks = int(batch.pipeline[rows[0]] * batch.virtual_pipeline[rows[0]])
-            most = max(1, MOST_CELLS // chunks)
-            yield from (rows[first : first + most] for first in range(0, len(rows), most))

@@ -46,13 +46,12 @@ from solver.degrees.priced import (
     PricedCandidates,
     Prices,
     alike_prices,
-    count_of,
     enumeration_of,
-    groups,
     joined_prices,
     mixed_prices,
     worlds_on,
 )
+from solver.degrees.row_groups import count_of, groups
 from solver.degrees.stage_costs import kind_rows, layout_of, memory_accounts
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
@@ -125,14 +124,13 @@ class _Pricing:
 
     def add(self, prices: Prices) -> None:
         """Keep what fits into memory and may come below the limit, and of the rest the nearest miss."""
-        counted = not prices.is_leaner
-        self.looked_at += counted * count_of(prices.candidate)
+        self.looked_at += count_of(prices.candidate)
         fits = prices.excess_bytes <= 0
-        self.infeasible += counted * int((~fits).sum())
+        self.infeasible += int((~fits).sum())
         objective = prices.bound_s * prices.weight
         near = fits & (objective < self.limit)
         if (fits & ~near).any():
-            self.pruned += counted * (count_of(prices.candidate[fits]) - count_of(prices.candidate[near]))
+            self.pruned += count_of(prices.candidate[fits]) - count_of(prices.candidate[near])
             self.bound = min(self.bound, self.limit)
         if near.any():
             self.parts.append(prices.take(near))
@@ -247,7 +245,7 @@ def fits_memory(problem: PlanningProblem, gpu: GpuKind, *, gpus_per_node: int, n
 
 def _any_fits(problem: PlanningProblem, gpu: GpuKind, batch: CandidateBatch, *, domain: int) -> bool:
     asked = problem
-    for rows in groups(batch := leanest(batch)):
+    for rows in groups(batch := leanest(batch, asked.workload.framework)):
         part = batch.take(rows)
         problem = asked.under(part.chosen)
         layers = chunk_layers(problem.architecture, layout_of(problem, part), part.runs)

@@ -19,7 +19,9 @@ from solver.check import check_plan
 from solver.costs.host_offload import STATE_BYTES
 from solver.costs.memory import StageMemoryParts, stage_memory
 from solver.costs.step_costs import StepCosts, step_costs
+from solver.predict import predict
 from solver.problem import PlanningProblem
+from tests.remarks import codes
 from tests.solver.cost_cases import H100, LLAMA_70B, candidates, even_layers
 from tests.solver.problems import DENSE, nodes, not_planned, planned, problem
 
@@ -134,3 +136,10 @@ def test_disks_are_stated_whole() -> None:
     found = planned(asked(offload=(Offload.DISKS,)))
     with pytest.raises(InvalidConfiguration, match="optimizer_offload"):
         replace(found.configuration, optimizer_offload=0)
+
+
+def test_a_prediction_warns_of_disks_without_room() -> None:
+    """It is priced all the same."""
+    found = planned(asked(offload=(Offload.DISKS,)))
+    short = asked(replace(DISKS, disk_bytes=GIB), offload=(Offload.DISKS,))
+    assert "disks_too_small" in codes(predict(short, found.configuration).warnings)

@@ -12,21 +12,27 @@ import pytest
 
 from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidWorkload
+from cluster_models.remarks import remark
 from cluster_models.training.framework_choices import CudaGraphs, ExpertDispatch, FreeSetting
 from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, framework
 from cluster_models.training.free_settings import first_codes, offered, that_matter
-from cluster_models.training.plan import Degrees
+from cluster_models.training.plan import Configuration, Degrees, RankOrder
 from cluster_models.training.run_settings import VALUES, RunSettings, leaner, settings_of, switches
-from cluster_models.training.workload import Recompute
+from cluster_models.training.schedules import PipelineSchedule
+from cluster_models.training.workload import Recompute, Sharding
 from solver.check.configuration import configuration_violations
 from solver.costs.memory import StageMemoryParts
 from solver.degrees.priced import price_candidates
 from solver.problem import PlanningProblem
 from tests.solver.cost_cases import LLAMA_70B, WORKLOAD, behaviour, candidates, memory
-from tests.solver.problems import SPARSE, fabrics_of, nodes, planned, problem
+from tests.solver.problems import DENSE, SPARSE, fabrics_of, nodes, planned, problem
 
 BRIDGE = framework("megatron-bridge-25.11")
 ALL = tuple(FreeSetting)
+ALONE = Configuration(
+    Degrees(), 1, Recompute.NONE, Sharding.OPTIMIZER, RankOrder.DATA_BEFORE_PIPELINE, ((SPARSE.layers,),)
+)
+EVERYTHING = RunSettings(True, True, CudaGraphs.PARTIAL, ExpertDispatch.DEEPEP)
 SPACES: Mapping[str, PlanningProblem] = {
     "tensor ranks": problem(
         nodes(2, gpus=2), global_batch=4, free_settings=(FreeSetting.OVERLAP_TENSOR,), recompute=tuple(Recompute)
@@ -37,6 +43,20 @@ SPACES: Mapping[str, PlanningProblem] = {
         free_settings=(FreeSetting.OVERLAP_TENSOR, FreeSetting.CUDA_GRAPHS),
         recompute=tuple(Recompute),
         memory_headroom=0.88,
+    ),
+    "graphs larger than buffers": problem(
+        nodes(1, gpus=4),
+        model=replace(DENSE, layers=32),
+        framework=framework("megatron-core-0.15"),
+        sequence_length=8192,
+        global_batch=4,
+        free_settings=(FreeSetting.OVERLAP_TENSOR, FreeSetting.CUDA_GRAPHS),
+        recompute=tuple(Recompute),
+        memory_headroom=0.852,
+        pinned={"tensor": 4, "pipeline": 1, "micro_batch": 1},
+    ),
+    "whole layers again": problem(
+        nodes(1, gpus=2), global_batch=4, free_settings=(FreeSetting.CUDA_GRAPHS,), recompute=(Recompute.FULL,)
     ),
     "experts": problem(
         nodes(1, gpus=4, gpu="B200-SXM-180GB"),
@@ -67,6 +87,30 @@ def test_the_planner_finds_what_the_best_of_all_settings_given_one_by_one_does(n
     """Settings that spend memory are tried at their fastest first, others where that does not fit."""
     asked = SPACES[name]
     assert fastest(asked) == pytest.approx(min(map(fastest, as_given(asked))), rel=1e-12)
+
+
+def test_a_candidate_counts_once_whatever_its_settings() -> None:
+    """One that fits with leaner settings alone is not among those that do not fit."""
+    asked = SPACES["graphs larger than buffers"]
+    priced = price_candidates(asked, fabrics_of(asked))
+    assert (priced.total, priced.infeasible) == (1, 0)
+    assert len(priced) == 2
+
+
+def test_a_choice_that_a_framework_lacks_is_not_made_for_memory() -> None:
+    """Between graphs of the whole iteration and of parts of layers, none is no choice."""
+    only = replace(framework("megatron-bridge-26.06"), graph_captures=(CudaGraphs.PARTIAL,))
+    found = leaner(RunSettings(cuda_graphs=CudaGraphs.FULL).code, only)
+    assert [settings_of(code).cuda_graphs for code in found] == [CudaGraphs.PARTIAL]
+
+
+def test_graphs_given_by_hand_may_be_left_for_whole_layers_again() -> None:
+    """Full recomputation alone is no contradiction where graphs of parts of layers are free to go."""
+    known = replace(framework("megatron-core-0.15"), cuda_graphs=CudaGraphs.PARTIAL)
+    asked = SPACES["whole layers again"]
+    plan = planned(replace(asked, workload=replace(asked.workload, framework=known)))
+    assert plan.configuration.settings == RunSettings(cuda_graphs=CudaGraphs.NONE)
+    assert remark("limit_settings", framework=known.name, free=("cuda_graphs",)) in plan.certificate.limits
 
 
 def test_where_memory_is_short_buffers_are_given_up_before_layers_run_again() -> None:
@@ -131,7 +175,7 @@ def test_codes_name_settings_and_the_leaner_ones() -> None:
         settings = RunSettings(**dict(zip(VALUES, values, strict=True)))
         assert settings_of(settings.code) == settings
     spends = RunSettings(overlap_tensor=True, expert_overlap=True, cuda_graphs=CudaGraphs.PARTIAL)
-    found = {str(settings_of(code)) for code in leaner(spends.code)}
+    found = {str(settings_of(code)) for code in leaner(spends.code, BRIDGE)}
     assert found == {
         "overlap_tensor:true+expert_overlap:true+cuda_graphs:none",
         "overlap_tensor:false+expert_overlap:true+cuda_graphs:partial",
@@ -143,7 +187,13 @@ def test_settings_that_change_nothing_are_left_to_the_framework() -> None:
     """One tensor rank overlaps nothing, one expert rank dispatches nothing."""
     offers = offered(SPARSE, replace(WORKLOAD, framework=BRIDGE, free_settings=ALL))
     (single,) = map(settings_of, first_codes(offers, expert=1))
-    assert str(that_matter(single, Degrees())) == "cuda_graphs:partial"
+    alone = replace(ALONE, settings=single)
+    assert str(that_matter(alone)) == "cuda_graphs:partial"
+    assert str(that_matter(replace(alone, settings=EVERYTHING))) == "cuda_graphs:partial"
+    several = replace(alone, degrees=Degrees(tensor=2, data=2, expert=2), settings=EVERYTHING)
+    assert that_matter(several) == EVERYTHING
+    assert that_matter(replace(several, recompute=Recompute.FULL)).expert_overlap is None
+    assert that_matter(replace(several, schedule=PipelineSchedule.ZB_V)).overlap_tensor is None
     assert len(first_codes(offers, expert=2)) == 2 * len(ExpertDispatch)
 
 
@@ -170,6 +220,7 @@ def test_a_plan_says_what_was_chosen_and_the_checker_agrees() -> None:
         ({"expert_overlap": True}, "no expert_overlap true to choose"),
         ({"cuda_graphs": CudaGraphs.FULL}, "no cuda_graphs full to choose"),
         ({"overlap_tensor": True}, "split a sequence"),
+        ({"expert_dispatch": ExpertDispatch.DEEPEP}, "No tokens travel"),
     ],
 )
 def test_the_checker_knows_what_cannot_be_chosen(settings: dict[str, Any], words: str) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cluster_models.cluster.gpus import Precision
+from cluster_models.training.framework_choices import FreeSetting
 from cluster_models.training.frameworks import frameworks
 from cluster_models.training.mixed_lengths import MixedLengths, Packing
 from cluster_models.training.plan import Certificate, StopReason
@@ -20,8 +21,9 @@ from solver.costs.calibration import calibration_of
 from solver.costs.least_memory import least_bytes
 from solver.degrees import promising
 from solver.degrees.floors import family_floors, family_sizes, worlds
-from solver.degrees.priced import PricedCandidates, count_of, enumeration_of, groups, price_candidates, worlds_on
+from solver.degrees.priced import PricedCandidates, enumeration_of, price_candidates, worlds_on
 from solver.degrees.promising import price_fitting, price_promising
+from solver.degrees.row_groups import count_of, groups
 from solver.problem import PlanningProblem
 from tests.cluster_models.clusters import host
 from tests.solver.problems import EXACT, SPARSE, fabrics_of, nodes, planned, problem
@@ -50,6 +52,13 @@ PROBLEMS: Mapping[str, PlanningProblem] = {
         lengths=MixedLengths.log_normal(400, 1.0, Packing.LONGEST),
         global_batch=4,
         sharding=tuple(Sharding),
+    ),
+    "free settings": problem(
+        nodes(2, gpus=2),
+        global_batch=4,
+        free_settings=(FreeSetting.OVERLAP_TENSOR, FreeSetting.CUDA_GRAPHS),
+        memory_headroom=0.88,
+        recompute=tuple(Recompute),
     ),
     "GPU time": problem(nodes(3, gpus=2), objective=Objective.GPU_TIME, global_batch=12),
     "cost of kinds": problem(
@@ -123,7 +132,7 @@ def test_no_price_is_below_its_floors(case: str) -> None:
             assert (held - limit <= priced.excess_bytes[own[part]] + 1.0).all()
 
 
-@pytest.mark.parametrize("case", ["dense", "short of memory", "domains of two nodes"])
+@pytest.mark.parametrize("case", ["dense", "short of memory", "free settings", "domains of two nodes"])
 def test_all_that_fit_are_priced_the_same(case: str) -> None:
     """Without a limit the table has every candidate that fits, and its prices."""
     asked = PROBLEMS[case]
@@ -144,10 +153,14 @@ def test_families_have_every_candidate(case: str) -> None:
         assert family_sizes(asked, families).sum() == len(enumeration_of(asked, fabric).over(sizes))
 
 
-@pytest.mark.parametrize("ticks", [0, 1, 3, 10])
-def test_a_bound_holds_for_what_there_was_no_time_for(ticks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("case", "ticks"), [*(("dense", ticks) for ticks in (0, 1, 3, 10)), ("free settings", 1), ("free settings", 3)]
+)
+def test_a_bound_holds_for_what_there_was_no_time_for(
+    case: str, ticks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Stopped at any moment, table and rest have every candidate listed, and none of all is below the bound."""
-    asked = PROBLEMS["dense"]
+    asked = PROBLEMS[case]
     few_at_once(monkeypatch)
     left = iter(range(ticks))
     found = price_promising(
@@ -155,7 +168,7 @@ def test_a_bound_holds_for_what_there_was_no_time_for(ticks: int, monkeypatch: p
     )
     every = every_price(asked)
     lowest = float((every.bound_s * every.weight).min())
-    assert found.total == len(every) or (found.left.worlds > 0 and found.total < len(every))
+    assert found.total == every.total or (found.left.worlds > 0 and found.total < every.total)
     assert found.left.unpriced + found.left.worlds > 0
     assert min(found.left.bound, float((found.bound_s * found.weight).min())) <= lowest * (1 + 1e-9)
     assert (found.excess_bytes <= 0).all()

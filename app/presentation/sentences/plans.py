@@ -161,6 +161,8 @@ WARNINGS: Final[Mapping[str, Words]] = {
     "({source}).",
     "host_too_small": "It does not fit: stage {stage} offloads {needs_bytes:gib} per GPU and its node has room for "
     "{limit_bytes:gib}.",
+    "disks_too_small": "It does not fit: stage {stage} keeps {needs_bytes:gib} per GPU on disks and its node has "
+    "room for {limit_bytes:gib}.",
     "unverified_data_sheet": "The data sheet figures of {gpu_kind} are not verified ({source}).",
     "estimated_rate": "The share of its peak that {gpu_kind} reaches is estimated ({source}).",
     "estimated_collectives": "Tensor parallel communication of {ranks} {gpu_kind} is estimated from measurements "
@@ -201,6 +203,7 @@ LIMITS: Final[Mapping[str, Words]] = {
     "round a ring; context_exchange may allow {exchanges:list}",
     "limit_head_ranks": "in a hierarchical exchange as many context ranks exchange heads as share a node or NVLink "
     "domain and the heads",
+    "limit_settings": "{framework} runs with {free:list} as the plan chose, with all else as the workload says",
     "limit_schedules": "pipelines run by schedules {schedules:list}",
     "limit_schedule_length": "a replica runs at most {events:n} forwards and backwards a step",
     "limit_expert_cuts": "experts are cut no further than the ranks they lie on ask for",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from app.exports.reinforcement import JOINT_FORMATS
 from app.exports.verl import render_verl, settings_of
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.reinforcement.plan import ReinforcementPlan
+from cluster_models.training.run_settings import RunSettings
 from tests.app.api_client import API, cluster_body, ended, running
 from tests.app.web_site import told
 from tests.plans import small_architecture, small_cluster
@@ -107,6 +109,10 @@ def test_verl_is_told_what_was_planned(answer: dict[str, Any]) -> None:
     assert all(f"    {name}={'null' if value is None else value} \\\n" in text for name, value in settings.items())
     assert "# not expressed: which node plays which part" in text
     assert " ".join(plan.training_nodes) in text
+    assert "settings of Megatron-Core" not in text
+    chosen = replace(plan.training.configuration, settings=RunSettings(overlap_tensor=True))
+    said = render_verl(replace(plan, training=replace(plan.training, configuration=chosen)))
+    assert "# not expressed: settings of Megatron-Core that were chosen (overlap tensor on)" in said
 
 
 def test_verl_refuses_what_it_cannot_do(answer: dict[str, Any]) -> None:
