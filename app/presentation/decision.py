@@ -62,9 +62,9 @@ def power_words(plan: Plan) -> str | None:
     if any(stage.gpu_kind not in known for stage in plan.stages):
         return None
     cap = work.gpu_power_cap_watts or math.inf
-    each = [min(cap, known[stage.gpu_kind].power_watts) for stage in plan.stages]
-    watts = sum(each) / len(each) * plan.configuration.degrees.gpus
-    limit = f"capped at {cap:g} W a GPU" if cap <= max(each) else "by data sheets"
+    rated = [known[stage.gpu_kind].power_watts for stage in plan.stages]
+    watts = sum(min(cap, each) for each in rated) / len(rated) * plan.configuration.degrees.gpus
+    limit = f"capped at {cap:g} W a GPU" if cap < max(rated) else "by data sheets"
     return f"{watts / 1000:,.4g} kW {limit}, {plan.tokens_per_s / watts:,.3g} tokens a joule"
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import tomllib
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -93,9 +93,19 @@ def power_curve(kind: str) -> PowerCurve:
 
 
 def capped(gpu: GpuKind, cap_watts: float | None) -> GpuKind:
-    """The kind as fast as under a power cap, which is then its power; as it is where the cap does not bind."""
+    """The kind as fast as under a power cap, which is then its power; as it is where the cap does not bind.
+
+    Raises ``InvalidWorkload`` for a cap that is lower than can be priced.
+    """
     if cap_watts is None or cap_watts >= gpu.power_watts:
         return gpu
+    if cap_watts < (least := LEAST_SHARE * gpu.power_watts):
+        raise InvalidWorkload(
+            "workload.gpu_power_cap_watts",
+            cap_watts,
+            f"is below {LEAST_SHARE:.0%} of the {gpu.power_watts:g} W of {gpu.name}, the least priced",
+            f"give at least {least:g}",
+        )
     curve, cap = power_curve(gpu.name), cap_watts / gpu.power_watts
     compute = curve.compute_share(cap)
     return replace(
@@ -104,19 +114,6 @@ def capped(gpu: GpuKind, cap_watts: float | None) -> GpuKind:
         peak_flops={precision: compute * flops for precision, flops in gpu.peak_flops.items()},
         memory_bytes_per_s=curve.memory_share(cap) * gpu.memory_bytes_per_s,
     )
-
-
-def check_cap(cap_watts: float | None, kinds: Iterable[GpuKind]) -> None:
-    """Raise ``InvalidWorkload`` for a cap that is lower than can be priced on one of ``kinds``."""
-    for kind in kinds:
-        least = LEAST_SHARE * kind.power_watts
-        if cap_watts is not None and cap_watts < least:
-            raise InvalidWorkload(
-                "workload.gpu_power_cap_watts",
-                cap_watts,
-                f"is below {LEAST_SHARE:.0%} of the {kind.power_watts:g} W of {kind.name}, the least priced",
-                f"give at least {least:g}",
-            )
 
 
 def interpolated(at: float, xs: Sequence[float], ys: Sequence[float]) -> float:

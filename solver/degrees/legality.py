@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster_models.cluster.gpus import Precision
-from cluster_models.cluster.power import check_cap
 from cluster_models.errors import InvalidWorkload
 from cluster_models.model.architecture import Architecture
 from cluster_models.model.layer_kinds import Mixer
@@ -66,8 +65,6 @@ def _check_cluster(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> None:
             "no usable node is left",
             "avoid fewer nodes, or set the state of repaired nodes to ready",
         )
-    usable = dict.fromkeys(kind.name for fabric in fabrics for kind in fabric.kinds)
-    check_cap(workload.gpu_power_cap_watts, (problem.snapshot.cluster.gpu_kinds[name] for name in usable))
     known = {precision for fabric in fabrics for precision in fabric.gpu.peak_flops}
     if workload.precision not in known:
         names = ", ".join(sorted({fabric.gpu.name for fabric in fabrics}))

@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import numpy as np
 
-from cluster_models.cluster.power import check_cap
+from cluster_models.cluster.power import capped
 from cluster_models.errors import InvalidWorkload, SolverFailed
 from cluster_models.serving.checks import check_serving
 from cluster_models.serving.figures import Replay
@@ -109,8 +109,8 @@ def check_problem(problem: ServingProblem) -> None:
     for served in problem.models:
         if not any(runs_on(served.workload, kind) for kind in kinds):
             check_gpu(served.workload, kinds[0])
-    usable = {node.gpu_kind for node in usable_nodes(problem.snapshot) if node.name not in goal.avoid_nodes}
-    check_cap(goal.gpu_power_cap_watts, (kind for kind in kinds if kind.name in usable))
+    for name in {node.gpu_kind for node in usable_nodes(problem.snapshot) if node.name not in goal.avoid_nodes}:
+        capped(problem.snapshot.cluster.gpu_kinds[name], goal.gpu_power_cap_watts)
     if goal.objective is ServingObjective.COST and all(kind.price_usd_per_hour is None for kind in kinds):
         raise InvalidWorkload(
             "workload.objective",

@@ -14,6 +14,7 @@ from solver.check import check_plan
 from solver.degrees.priced import mixed_prices, price_candidates
 from solver.fitting.plan_runs import run_of_plan
 from solver.placement.cluster_fabrics import mixed_fabrics
+from solver.predict import predict
 from tests.cluster_models.clusters import host
 from tests.solver.problems import fabrics_of, nodes, planned, problem
 
@@ -92,6 +93,8 @@ def test_caps_that_no_measurement_reaches_are_refused() -> None:
     """With the least that can be priced."""
     with pytest.raises(InvalidWorkload, match=r"gpu_power_cap_watts.*give at least 350"):
         planned(problem(nodes(1), gpu_power_cap_watts=300.0))
+    with pytest.raises(InvalidWorkload, match=r"gpu_power_cap_watts.*give at least 350"):
+        predict(problem(nodes(1), gpu_power_cap_watts=300.0), planned(problem(nodes(1))).configuration)
     with pytest.raises(InvalidWorkload, match=r"max_power_watts.*above 0"):
         problem(nodes(1), max_power_watts=0.0)
     with pytest.raises(InvalidWorkload, match=r"max_power_watts.*less than the 700 W of one GPU.*at least 700"):

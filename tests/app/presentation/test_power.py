@@ -20,6 +20,9 @@ def test_power_is_reported_where_the_workload_asks_for_it() -> None:
     gpus = plan.configuration.degrees.gpus
     rated = f"{0.7 * gpus:,.4g} kW by data sheets, {plan.tokens_per_s / gpus / 700:,.3g} tokens a joule"
     assert dict(decision_figures(least))["power"] == rated
+    for watts in (700.0, 900.0):
+        loose = replace(plan, workload=replace(plan.workload, gpu_power_cap_watts=watts))
+        assert dict(decision_figures(loose))["power"] == rated
     capped = replace(plan, workload=replace(plan.workload, gpu_power_cap_watts=350.0))
     words = f"{0.35 * gpus:,.4g} kW capped at 350 W a GPU, {plan.tokens_per_s / gpus / 350:,.3g} tokens a joule"
     assert dict(decision_figures(capped))["power"] == words
