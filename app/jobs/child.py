@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from app.jobs.forks import Child, can_fork, forked
+from cluster_models.training.plan import StopReason
 
 POLL_S: Final = 0.2
 ENOUGH_S: Final = 15.0
@@ -122,8 +123,10 @@ def _follow(
         if should_stop():
             return Ending.STOPPED, None
         now = time.monotonic()
-        if now > deadline or (draft is not None and now > answer_due):
+        if now > deadline:
             return Ending.OVERRAN, draft
+        if draft is not None and now > answer_due:
+            return Ending.OVERRAN, _stopped(draft)
         if is_enough():  # again and again: the child may not have listened yet
             answer_due = min(answer_due, now + ENOUGH_S)
             with suppress(OSError, ValueError):
@@ -131,7 +134,7 @@ def _follow(
                 child.stdin.flush()
         with suppress(queue.Empty):
             if (line := lines.get(timeout=POLL_S)) is None:
-                return Ending.CRASHED, draft
+                return Ending.CRASHED, _stopped(draft)
             message = _parse(line)
             if message is None:
                 continue
@@ -141,6 +144,14 @@ def _follow(
                 on_progress(message)
             else:
                 return Ending.ANSWERED, message
+
+
+def _stopped(draft: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The draft of a search that was ended before its time, of which drafts speak."""
+    certificate = ((draft or {}).get("plan") or {}).get("certificate")
+    if certificate is not None:
+        certificate["stopped_by"] = StopReason.CANCELLED.value
+    return draft
 
 
 @contextmanager

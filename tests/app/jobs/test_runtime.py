@@ -118,10 +118,10 @@ def test_what_the_last_crash_had_found_is_the_answer(
     submit: Callable[..., str], sessions: SessionFactory, tmp_path: Path
 ) -> None:
     """Those before it are tried again, for they might find more."""
-    draft = {"kind": "plan", "plan": {"found": "before the crash"}}
+    draft = {"kind": "plan", "plan": {"found": "before", "certificate": {"stopped_by": "time_limit"}}}
     row = wait_for_end(sessions, submit(behaviour="crash", draft=draft))
     assert (row.status, row.attempts, _starts(tmp_path)) == (PlanStatus.SUCCEEDED, 3, 3)
-    assert row.result == draft["plan"]
+    assert row.result == {"found": "before", "certificate": {"stopped_by": "cancelled"}}
 
 
 @pytest.mark.usefixtures("runtime")
