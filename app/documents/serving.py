@@ -156,7 +156,7 @@ class ServingWorkloadDocument(Document):
     )
     gpu_power_cap_watts: Positive | None = Field(
         None,
-        description="In plans: power cap of each GPU whose board has more (nvidia-smi -pl); absent: none.",
+        description="Power cap of each GPU whose board has more (nvidia-smi -pl); absent: none.",
         examples=[500.0],
     )
     choose_power_caps: Flag = Field(

@@ -13,6 +13,7 @@ from app.services.planning.requests import ServingPredictionRequest
 from app.services.planning.stored_counts import with_stored_counts
 from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.power import capped
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.model.architecture import Architecture
@@ -41,7 +42,7 @@ def predict_serving_configuration(
     links, transfer = worker_links(snapshot, nodes, pools)
     case = ServingCase(
         architecture=architecture,
-        gpu=gpu_kind(nodes[0].gpu_kind),
+        gpu=capped(gpu_kind(nodes[0].gpu_kind), workload.gpu_power_cap_watts),
         links=links,
         workload=load,
         configuration=pools,

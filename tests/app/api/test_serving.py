@@ -46,6 +46,18 @@ def test_a_configuration_is_priced_at_once(client: TestClient) -> None:
     assert stored.json() == body
 
 
+def test_a_power_cap_slows_what_is_predicted(client: TestClient) -> None:
+    """One that is lower than can be priced is refused; one above the board's power does nothing."""
+    answers = [
+        client.post(PREDICTIONS, json=_body(workload=WORKLOAD | {"gpu_power_cap_watts": watts}))
+        for watts in (900.0, 420.0, 100.0)
+    ]
+    free, slow = (answer.json()["time_per_output_token_ms"]["value"] for answer in answers[:2])
+    assert free == client.post(PREDICTIONS, json=_body()).json()["time_per_output_token_ms"]["value"]
+    assert 1.01 * free < slow < 2 * free
+    assert answers[2].json()["errors"][0]["field"] == "workload.gpu_power_cap_watts", answers[2].text
+
+
 def test_experts_are_placed_for_counts_in_the_workload(client: TestClient) -> None:
     """Uneven ones slow the experts; those of another model are refused."""
     times = []
