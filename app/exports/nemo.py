@@ -192,13 +192,15 @@ def _overlaps(launch: Launch) -> dict[str, str]:
     framework = workload.framework
     found: dict[str, str] = {}
     chunked = framework.overlap_tensor and framework.sequence_parallel and workload.precision is not Precision.NVFP4
-    if chunked and degrees.tensor > 1:
-        found["comm_overlap.tp_comm_overlap"] = "true"
+    chosen = launch.configuration.settings
+    if degrees.tensor > 1 and (chunked or chosen.overlap_tensor is not None):  # recipes may have it on
+        found["comm_overlap.tp_comm_overlap"] = _truth(chunked)
     if framework.defer_head_gradient and degrees.pipeline > 1:
         found["comm_overlap.defer_embedding_wgrad_compute"] = "true"
         found["comm_overlap.wgrad_deferral_limit"] = str(framework.head_gradient_limit)
-    if launch.architecture.experts is not None and overlaps_experts(launch):
-        found["comm_overlap.overlap_moe_expert_parallel_comm"] = "true"
+    beside = launch.architecture.experts is not None and overlaps_experts(launch)
+    if beside or chosen.expert_overlap is not None:
+        found["comm_overlap.overlap_moe_expert_parallel_comm"] = _truth(beside)
     found["model.cross_entropy_loss_fusion"] = _truth(framework.fused_loss)
     if framework.fused_loss:
         found["model.cross_entropy_fusion_impl"] = "te"

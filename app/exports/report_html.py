@@ -13,7 +13,7 @@ from app.exports.contract import Export, ExportFile, Family, Files
 from app.exports.launch_value import Launch
 from app.exports.options import Options
 from app.exports.readback.report import REPORT_SAYS, read_report
-from app.presentation.configuration import schedule_words
+from app.presentation.configuration import chosen_words, offload_words, schedule_words
 from app.presentation.proof import explanation_of
 from app.presentation.sentences import sentences
 from cluster_models.training.plan import Plan
@@ -105,6 +105,10 @@ def _figures(launch: Launch) -> Iterable[tuple[str, str, object]]:
     yield ("pipeline schedule", "", schedule_words(configuration))
     yield ("recomputation", "", configuration.recomputation)
     yield ("sharding", "", configuration.sharding)
+    if configuration.optimizer_offload:
+        yield ("optimizer states offloaded", "", offload_words(configuration))
+    if configuration.settings.chosen:
+        yield ("chosen for this run", "", chosen_words(configuration))
 
 
 def _table(rows: Iterable[tuple[str, str, object]]) -> str:

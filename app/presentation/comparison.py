@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.comparing.standings import Standing
-from app.presentation.configuration import chosen_words, schedule_words
+from app.presentation.configuration import chosen_words, offload_words, schedule_words
 from app.presentation.decision import (
     NO_BUDGET,
     Budget,
@@ -190,7 +190,7 @@ def _settings(plans: Sequence[Plan]) -> tuple[ComparisonRow, ...]:
         "micro-batch": [str(each.micro_batch) for each in chosen],
         "recomputation": [each.recomputation for each in chosen],
         "sharding": [str(each.sharding) for each in chosen],
-        **({"offload": [_offload_words(each) for each in chosen]} if _offloads(chosen) else {}),
+        **({"offload": [offload_words(each) for each in chosen]} if _offloads(chosen) else {}),
         **({"offloaded layers": [str(each.offloaded_layers) for each in chosen]} if _waits(chosen) else {}),
         **({"context exchange": [each.exchange_words for each in chosen]} if _exchanges(chosen) else {}),
         **({"chosen": [chosen_words(each) or "none" for each in chosen]} if any(map(_chose, chosen)) else {}),
@@ -207,10 +207,6 @@ def _exchanges(chosen: Sequence[Configuration]) -> bool:
 
 def _chose(configuration: Configuration) -> bool:
     return bool(configuration.settings.chosen)
-
-
-def _offload_words(configuration: Configuration) -> str:
-    return f"{configuration.optimizer_offload} %{' on disks' * configuration.offload_to_disks}"
 
 
 def _offloads(chosen: Sequence[Configuration]) -> bool:

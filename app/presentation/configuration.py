@@ -146,6 +146,11 @@ def chosen_words(configuration: Configuration) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {words.get(value, str(value))}" for name, value in chosen)
 
 
+def offload_words(configuration: Configuration) -> str:
+    """Share of the optimizer states that is offloaded, and whether to disks."""
+    return f"{configuration.optimizer_offload} %{' on disks' * configuration.offload_to_disks}"
+
+
 def settings_line(configuration: Configuration) -> str:
     """The settings by which configurations of the same degrees differ, in one line."""
     return (

@@ -42,7 +42,8 @@ class HostMemory:
                 raise InvalidCluster(f"host.{part.name}", value, "must be positive")
         disk = (self.disk_bytes, self.disk_read_bytes_per_s, self.disk_write_bytes_per_s)
         if None in disk and any(disk):
-            raise InvalidCluster("host.disk", disk, "states a part of a disk", "give room and both rates, or none")
+            remedy = "give disk_gib, disk_read_gbytes_per_s and disk_write_gbytes_per_s, or none of them"
+            raise InvalidCluster("host", disk, "states a part of room, read and write rate of its disks", remedy)
 
 
 @dataclass(frozen=True, slots=True)

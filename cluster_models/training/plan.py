@@ -122,9 +122,9 @@ class Configuration:
             raise InvalidConfiguration(
                 "sharding_ranks", group, f"goes with sharding parameters, not {self.sharding}"
             )
-        percent, least = self.optimizer_offload, WHOLE_OFFLOAD if self.offload_to_disks else 0
+        percent, least = self.optimizer_offload, WHOLE_OFFLOAD * self.offload_to_disks
         if not least <= percent <= WHOLE_OFFLOAD:
-            raise InvalidConfiguration("optimizer_offload", percent, f"must be {least} to {WHOLE_OFFLOAD} percent")
+            raise InvalidConfiguration("optimizer_offload", percent, "is a share in percent, of 100 on disks")
         if not 0 <= self.offloaded_layers < max(1, sum(map(sum, self.stage_layers))):
             raise InvalidConfiguration(
                 "offloaded_layers", self.offloaded_layers, "must leave a layer of the model", "0 offloads none"

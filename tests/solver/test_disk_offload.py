@@ -131,7 +131,7 @@ def test_what_cannot_be_kept_on_disks_is_refused(changes: dict[str, Any], match:
 
 def test_disks_are_stated_whole() -> None:
     """Room without rates says nothing; a configuration on disks has all states there."""
-    with pytest.raises(InvalidCluster, match="give room and both rates"):
+    with pytest.raises(InvalidCluster, match="give disk_gib, disk_read"):
         HostMemory(disk_bytes=1e12)
     found = planned(asked(offload=(Offload.DISKS,)))
     with pytest.raises(InvalidConfiguration, match="optimizer_offload"):

@@ -129,6 +129,18 @@ def test_files_say_what_the_planner_chose() -> None:
         assert (words in text_of("megatron", switched), words in text_of("megatron", plan)) == (True, False)
 
 
+def test_what_the_planner_switched_off_is_said_to_recipes_that_have_it_on() -> None:
+    """Bridge's recipes overlap tensor ranks unless they are told; a printed page names what was chosen."""
+    plan = under(PLANS["experts"], "megatron-bridge-26.06")
+    off = RunSettings(overlap_tensor=False, expert_overlap=False)
+    without = replace(plan, configuration=replace(plan.configuration, settings=off, optimizer_offload=100))
+    for field in ("comm_overlap.tp_comm_overlap", "comm_overlap.overlap_moe_expert_parallel_comm"):
+        assert f"{field}=false" in text_of("nemo", without)
+        assert f"{field}=false" not in text_of("nemo", plan)
+    assert "overlap tensor off, expert overlap off" in text_of("report", without)
+    assert "<td>100 %</td>" in text_of("report", without)
+
+
 def test_what_a_release_lacks_is_said_or_refused() -> None:
     """Kernels are left out with a sentence; another model would be trained without sharding or formats."""
     graphs = under(PLANS["experts"], "megatron-core-0.12", cuda_graphs=CudaGraphs.FULL)
