@@ -13,7 +13,8 @@ SERVING: Final = "serving_workload"
 PROBLEM: Final = "describes serving, and is read as a workload of training"
 REMEDY: Final = (
     "a workload of serving says kind: serving, input_tokens, output_tokens, and concurrency or requests_per_s; a "
-    "training workload gives sequence_length and global_batch_sequences"
+    "training workload gives sequence_length and global_batch_sequences, one of reinforcement learning says kind: "
+    "reinforcement"
 )
 _KINDS: Final = frozenset({"kind", "type", "task", "mode", "workload", "purpose"})
 _VALUES: Final = re.compile(r"serv(e|ing)|(online|offline)?_?(inference|generation)|decod(e|ing)|prefill", re.ASCII)

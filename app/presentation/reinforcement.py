@@ -93,8 +93,10 @@ def step_rows(plan: ReinforcementPlan) -> Iterator[tuple[str, str, str]]:
     if plan.memory is not None:
         memory = plan.memory
         share = percent(memory.engine_fraction, places=1)
-        leaves = f"{gib(memory.offloaded_bytes)} of states leave a GPU and come back"
-        stays = f"{gib(memory.resident_bytes)} stay; the engine takes {share} of it"
+        leaves = "no states leave the GPUs"
+        if memory.offloaded_bytes:
+            leaves = f"{gib(memory.offloaded_bytes)} of states leave a GPU and come back"
+        stays = f"{gib(memory.resident_bytes)} of the trainer stay; the engine takes {share} of a GPU"
         yield "offload", seconds(parts.offload_s), f"{leaves}, {stays}"
 
 
@@ -130,6 +132,11 @@ def refusal(answer: NoReinforcementPlan) -> tuple[str, str]:
         return (
             "the trainer fits on no number of nodes",
             "allow more recomputation, sharding or offload, or give it nodes with more memory",
+        )
+    if ends == {SplitEnd.NO_ROLLOUT} and all(split.arrangement is Arrangement.SEPARATE for split in answer.splits):
+        return (
+            "the engine holds no request on the nodes that a trainer leaves it",
+            "allow colocated, narrower weights, or give it nodes with more memory",
         )
     if ends == {SplitEnd.NO_ROLLOUT}:
         return (

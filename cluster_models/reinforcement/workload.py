@@ -136,7 +136,10 @@ def update_of(
     length = sequence_tokens(prompt_tokens, response_tokens, context_tokens)
     framework = given.get("framework", DEFAULT_FRAMEWORK)
     packing = Packing.WHOLE if Packing.WHOLE in framework.packings else framework.packings[0]
-    lengths = joint_lengths(prompt_tokens, response_tokens, packing)
+    try:
+        lengths = joint_lengths(prompt_tokens, response_tokens, packing)
+    except InvalidInput as error:
+        raise InvalidWorkload("workload.response_tokens", error.value, error.problem, "cut the lengths") from error
     method = TrainingMethod.POLICY_REFERENCE if reference else TrainingMethod.POLICY
     count = responses
     if packing is Packing.WHOLE:
@@ -147,6 +150,9 @@ def update_of(
     try:
         return TrainingWorkload(length, count, lengths=lengths, method=method, **given)
     except InvalidInput as error:
+        if error.field.startswith("workload.lengths"):
+            remedy = "lower it, or cut the lengths"
+            raise InvalidWorkload("workload.context_tokens", length, error.problem, remedy) from error
         path = error.field.replace("workload.", "workload.training.", 1)
         raise InvalidWorkload(path, error.value, error.problem, error.remedy) from error
 

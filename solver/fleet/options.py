@@ -14,13 +14,13 @@ from typing import Final
 import numpy as np
 
 from cluster_models.fleet.jobs import FleetJob, Pool
-from cluster_models.links.model import effective_links
+from cluster_models.links.model import LinkModel, effective_links
 from cluster_models.training.model_work import workload_flops_per_token
 from cluster_models.training.plan import Plan
 from cluster_models.training.workload import Choice, Objective
 from cluster_models.units import HOUR
-from solver.degrees.priced import alike_prices, enumeration_of, worlds_on
-from solver.placement.cluster_fabrics import fabrics
+from solver.degrees.priced import alike_prices, enumeration_of, mixed_prices, worlds_on
+from solver.placement.cluster_fabrics import fabrics, mixed_fabrics
 from solver.problem import PlanningProblem
 
 EVERY_COUNT: Final = 8
@@ -92,13 +92,16 @@ def problem_on(job: FleetJob, pool: Pool, *, nodes: int, taken: Sequence[str] = 
     return PlanningProblem(pool.snapshot, job.architecture, workload, fitted=job.fitted)
 
 
-def options_of(job: FleetJob, pool: Pool) -> list[Option]:
-    """The options of a job on a pool, fewest nodes first; none where nothing fits its memory."""
+def options_of(job: FleetJob, pool: Pool, *, every: int = EVERY_COUNT) -> list[Option]:
+    """The options of a job on a pool, fewest nodes first; none where nothing fits its memory.
+
+    Up to ``every`` numbers of nodes are looked at one by one.
+    """
     size = pool.gpus_per_node
     most = min(len(pool.nodes), -(-(job.most_gpus or len(pool.nodes) * size) // size))
     if most * size < job.least_gpus:
         return []
-    steps = _optimistic_steps(problem_on(job, pool, nodes=most), job.least_gpus, size)
+    steps = _optimistic_steps(problem_on(job, pool, nodes=most), job.least_gpus, size, every)
     found, best = [], np.inf
     for nodes in sorted({-(-gpus // size) for gpus in steps}):
         best = min([best, *(step_s for gpus, step_s in steps.items() if -(-gpus // size) == nodes)])
@@ -116,13 +119,16 @@ def settle(options: Sequence[Option]) -> None:
         smaller.bound_step_s = max(smaller.bound_step_s, larger.bound_step_s)
 
 
-def _optimistic_steps(problem: PlanningProblem, least_gpus: int, gpus_per_node: int) -> dict[int, float]:
+def _optimistic_steps(
+    problem: PlanningProblem, least_gpus: int, gpus_per_node: int, every: int
+) -> dict[int, float]:
     """By number of GPUs that is looked at: a step that no placement of any candidate beats, where one fits."""
     links = effective_links(problem.snapshot, bandwidth=problem.workload.link_bandwidth)
     usable = fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
     worlds = [[world for world in worlds_on(problem, fabric) if world >= least_gpus] for fabric in usable]
-    counts = _spaced(sorted({-(-world // gpus_per_node) for each in worlds for world in each}))
-    found: dict[int, float] = {}
+    mixed = {world: step_s for world, step_s in _mixed_steps(problem, links).items() if world >= least_gpus}
+    counts = _spaced(sorted({-(-world // gpus_per_node) for each in (*worlds, mixed) for world in each}), every)
+    found = {world: step_s for world, step_s in mixed.items() if -(-world // gpus_per_node) in counts}
     for index, (fabric, own) in enumerate(zip(usable, worlds, strict=True)):
         listed = enumeration_of(problem, fabric)
         for world in own:
@@ -135,10 +141,23 @@ def _optimistic_steps(problem: PlanningProblem, least_gpus: int, gpus_per_node: 
     return found
 
 
-def _spaced(counts: Sequence[int]) -> set[int]:
+def _mixed_steps(problem: PlanningProblem, links: LinkModel) -> dict[int, float]:
+    """The same by number of GPUs of several kinds together."""
+    found: dict[int, float] = {}
+    for fabric in mixed_fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted):
+        for prices in mixed_prices(problem, fabric, 0):
+            batch = prices.batch
+            gpus = batch.tensor * batch.context * batch.pipeline * batch.data
+            for world in np.unique(gpus).tolist():
+                step_s = float(prices.bound_s[gpus == world].min())
+                found[world] = min(found.get(world, np.inf), step_s)
+    return {world: step_s for world, step_s in found.items() if np.isfinite(step_s)}
+
+
+def _spaced(counts: Sequence[int], every: int) -> set[int]:
     """Numbers of nodes to look at among all that plans may use, increasing; the largest is one."""
-    found = list(counts[:EVERY_COUNT])
-    for count in counts[EVERY_COUNT:]:
+    found = list(counts[:every])
+    for count in counts[every:]:
         if count * EVERY_COUNT >= found[-1] * (EVERY_COUNT + 1) or count == counts[-1]:
             found.append(count)
     return set(found)

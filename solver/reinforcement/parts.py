@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
 
 from cluster_models.errors import InvalidInput, InvalidWorkload
 from cluster_models.fleet.jobs import FleetJob, Pool
@@ -13,22 +14,39 @@ from cluster_models.reinforcement.workload import RESPONSES, Arrangement, check_
 from cluster_models.serving.goal import ServedModel, ServingGoal, ServingMode
 from cluster_models.serving.workload import Worker
 from cluster_models.training.workload import TrainingWorkload
+from solver.degrees.floors import worlds
 from solver.degrees.legality import check_workload
 from solver.fleet.options import options_of, problem_on
-from solver.placement.cluster_fabrics import fabrics
+from solver.placement.cluster_fabrics import fabrics, mixed_fabrics
 from solver.problem import PlanningProblem
 from solver.reinforcement.problem import ReinforcementProblem
 from solver.serving.plan import check_problem as check_serving_problem
 from solver.serving.problem import ServingProblem
 
+EVERY_COUNT: Final = 32
+"""Numbers of the trainer's nodes that are looked at one by one."""
+
 
 def least_training_s(problem: ReinforcementProblem) -> dict[int, float]:
     """By number of nodes that is looked at: seconds that no training of a step on at most so many beats.
 
-    Empty where the update fits on none.
+    Numbers in between count with the arithmetic of their GPUs.  Empty where the update fits on none.
     """
-    options = options_of(_job(problem, problem.workload.training), _pool(problem))
-    return {option.nodes: problem.workload.updates * option.bound_step_s for option in options}
+    options = options_of(_job(problem, problem.workload.training), _pool(problem), every=EVERY_COUNT)
+    looked_at = {option.nodes for option in options}
+    between = [(nodes, floor) for nodes, floor in _floors_s(problem) if options and nodes not in looked_at]
+    return {
+        option.nodes: problem.workload.updates
+        * min([option.bound_step_s, *(floor for nodes, floor in between if nodes < option.nodes)])
+        for option in options
+    }
+
+
+def _floors_s(problem: ReinforcementProblem) -> list[tuple[int, float]]:
+    """Numbers of nodes, each with seconds that no update on all GPUs of one kind there beats."""
+    asked, size = training_problem(problem, len(problem.nodes)), problem.gpus_per_node
+    usable = fabrics(asked.snapshot, asked.workload, effective_links(asked.snapshot), fitted=asked.fitted)
+    return [(-(-world.gpus // size), world.floor) for world in worlds(asked, usable)]
 
 
 def training_problem(
@@ -87,11 +105,10 @@ def check_problem(problem: ReinforcementProblem) -> None:
             raise InvalidWorkload("workload.avoid_nodes", name, "is not a node of the cluster")
     check_context(problem.architecture, workload)
     _check_nodes(problem)
-    links = effective_links(problem.snapshot)
+    trained, links = training_problem(problem, len(problem.nodes)), effective_links(problem.snapshot)
     try:
-        check_workload(
-            training_problem(problem, len(problem.nodes)), fabrics(problem.snapshot, workload.training, links)
-        )
+        alike, mixed = (each(problem.snapshot, trained.workload, links) for each in (fabrics, mixed_fabrics))
+        check_workload(trained, alike, mixed)
     except InvalidInput as error:
         raise _under("training", error) from error
     try:

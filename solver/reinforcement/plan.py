@@ -58,6 +58,8 @@ LEAST_PLAN_S: Final = 0.5
 MOST_PLAN_S: Final = 20.0
 PLAN_SHARE: Final = 0.3
 """Time limit of the plan of one part: this share of what is left, within these."""
+LATE_S: Final = 10.0
+"""Without any plan the search goes on for so long beyond its time limit."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,9 +101,10 @@ class _Work:
         return replace(self.options, time_limit_s=limit_s, alternatives=0)
 
     def must_stop(self) -> StopReason | None:
-        if self.best is not None and self.is_cancelled():
+        if self.is_cancelled():
             return StopReason.CANCELLED
-        return StopReason.TIME_LIMIT if self.best is not None and self.left_s() <= 0 else None
+        late_s = 0.0 if self.best is not None else LATE_S
+        return StopReason.TIME_LIMIT if self.left_s() <= -late_s else None
 
     def tell(self, splits: int, left: int, bound_s: float) -> None:
         if self.on_progress is None:
@@ -122,7 +125,8 @@ def plan_reinforcement(
 ) -> ReinforcementPlan | NoReinforcementPlan:
     """The best joint plan found within the time limit, with its bound, or that nothing fits.
 
-    Raises ``InvalidInput`` where workload, policy, engine and cluster do not go together.
+    Raises ``InvalidInput`` where workload, policy, engine and cluster do not go together, and ``SolverFailed``
+    where it ends before any split was planned.
     """
     check_problem(problem)
     batch = drawn_batch(problem.workload)
@@ -131,7 +135,7 @@ def plan_reinforcement(
     splits = splits_of(problem, floors)
     heap = [(split.bound_s, index) for index, split in enumerate(splits) if split.bound_s is not None]
     heapq.heapify(heap)
-    stopped_by = StopReason.PROVEN
+    stopped_by = unreached = StopReason.PROVEN
     while heap:
         bound_s, index = heap[0]
         work.tell(len(splits), len(heap), bound_s)
@@ -141,7 +145,14 @@ def plan_reinforcement(
             stopped_by = reason
             break
         heapq.heappop(heap)
-        splits[index] = _planned(work, splits[index])
+        splits[index] = sharper = _sharpened(work, splits[index])
+        if sharper.bound_s is not None and sharper.bound_s > bound_s:
+            heapq.heappush(heap, (sharper.bound_s, index))
+            continue
+        splits[index] = _planned(work, sharper)
+        if splits[index].end is SplitEnd.NOT_REACHED:
+            unreached = work.must_stop() or StopReason.TIME_LIMIT
+    stopped_by = unreached if stopped_by is StopReason.PROVEN else stopped_by
     waiting = SplitEnd.RULED_OUT if stopped_by is StopReason.PROVEN else SplitEnd.NOT_REACHED
     for bound_s, index in heap:
         is_beaten = work.best is not None and bound_s >= work.best.parts.step_s * (1.0 - options.gap)
@@ -150,12 +161,12 @@ def plan_reinforcement(
 
 
 def splits_of(problem: ReinforcementProblem, floors: RolloutFloors) -> list[Split]:
-    """All splits that are looked at, with their bounds."""
+    """All splits that are looked at, with bounds for which no rollout is simulated yet."""
     every, size = len(problem.nodes), problem.gpus_per_node
     curve = least_training_s(problem)
     found = []
     if Arrangement.COLOCATED in problem.arrangements:
-        training_s, rollout_s = min(curve.values(), default=np.inf), floors.least_s(every * size)
+        training_s, rollout_s = min(curve.values(), default=np.inf), floors.quick_s(every * size)
         for offloads in (False, True):
             bound_s = StepParts(rollout_s, training_s, 0.0, 0.0, is_overlapped=False).step_s
             found.append(_open(Arrangement.COLOCATED, (every, every), offloads, (training_s, rollout_s), bound_s))
@@ -164,7 +175,7 @@ def splits_of(problem: ReinforcementProblem, floors: RolloutFloors) -> list[Spli
         for nodes, training_s in curve.items() or [(every - 1, np.inf)]:
             if nodes >= every:
                 continue
-            rollout_s = floors.least_s((every - nodes) * size)
+            rollout_s = floors.quick_s((every - nodes) * size)
             bound_s = StepParts(rollout_s, training_s, move_s, 0.0, is_overlapped).step_s
             shares = nodes, every - nodes
             found.append(_open(Arrangement.SEPARATE, shares, False, (training_s, rollout_s), bound_s))
@@ -185,15 +196,32 @@ def _open(
     return Split(arrangement, *nodes, offloads, training_s, rollout_s, step_s, end)
 
 
+def _sharpened(work: _Work, split: Split) -> Split:
+    """The split with a rollout that was simulated in its bound."""
+    assert split.bound_s is not None  # both parts fit
+    least_s = work.floors.least_s(split.rollout_nodes * work.problem.gpus_per_node)
+    if split.rollout_bound_s == least_s:
+        return split
+    bound_s = split.bound_s + _together_s(work, replace(split, rollout_bound_s=least_s)) - _together_s(work, split)
+    return replace(split, rollout_bound_s=least_s, bound_s=bound_s)
+
+
+def _together_s(work: _Work, split: Split) -> float:
+    """Seconds that both parts take by their bounds."""
+    assert split.rollout_bound_s is not None and split.training_bound_s is not None  # noqa: PT018 - both parts fit
+    overlaps = work.problem.workload.staleness > 0 and split.arrangement is Arrangement.SEPARATE
+    return StepParts(split.rollout_bound_s, split.training_bound_s, 0.0, 0.0, overlaps).step_s
+
+
 def _planned(work: _Work, split: Split) -> Split:
-    """The split with both parts planned, kept where it is the best so far."""
+    """The split with both parts planned, kept where it is the best so far; as it is where time ended before."""
     problem, is_shared = work.problem, split.arrangement is Arrangement.COLOCATED
     key = split.arrangement, split.training_nodes
     if key not in work.trainers:
         work.trainers[key] = _trainer(work, split)
     training = work.trainers[key]
     if training is None:
-        return replace(split, end=SplitEnd.NO_TRAINING)
+        return replace(split, training_bound_s=None, bound_s=None, end=SplitEnd.NO_TRAINING)
     hosts = set(training.placement.hosts)
     nodes = [node.name for node in problem.nodes if (node.name in hosts) == is_shared]
     memory, served, floors = None, served_policy(problem), work.floors
@@ -203,7 +231,10 @@ def _planned(work: _Work, split: Split) -> Split:
             return replace(split, end=SplitEnd.NO_ROLLOUT)
         served = served_policy(problem, memory.engine_fraction)
         floors = rollout_floors(problem, served, work.batch)
-    made = plan_rollout(problem, served, nodes, floors, work.part_options(), work.is_cancelled)
+    try:
+        made = plan_rollout(problem, served, nodes, floors, work.part_options, work.is_cancelled)
+    except SolverFailed:  # in this time
+        return split
     if made is None:
         return replace(split, end=SplitEnd.NO_ROLLOUT)
     serving, rollout = made
@@ -215,18 +246,12 @@ def _planned(work: _Work, split: Split) -> Split:
         offload_s=0.0 if memory is None else offload_s(problem, training, memory),
         is_overlapped=problem.workload.staleness > 0 and not is_shared,
     )
-    assert split.rollout_bound_s is not None and split.training_bound_s is not None  # noqa: PT018 - both parts fit
-    assert split.bound_s is not None  # likewise
-    least = StepParts(split.rollout_bound_s, split.training_bound_s, 0.0, 0.0, parts.is_overlapped)
+    assert split.bound_s is not None  # both parts fit
+    assert split.training_bound_s is not None  # likewise
     training_s = max(split.training_bound_s, problem.workload.updates * training.certificate.bound)
-    rest_s = split.bound_s - least.step_s
-    known = replace(
-        split,
-        training_bound_s=training_s,
-        bound_s=min(replace(least, training_s=training_s).step_s + rest_s, parts.step_s),
-        end=SplitEnd.SLOWER,
-        parts=parts,
-    )
+    known = replace(split, training_bound_s=training_s)
+    bound_s = split.bound_s + _together_s(work, known) - _together_s(work, split)
+    known = replace(known, bound_s=min(bound_s, parts.step_s), end=SplitEnd.SLOWER, parts=parts)
     if work.best is None or parts.step_s < work.best.parts.step_s:
         work.best = _Found(known, training, serving, rollout, weights, memory)
     return known
@@ -281,5 +306,6 @@ def _concluded(work: _Work, splits: list[Split], stopped_by: StopReason) -> Rein
 def split_words(split: Split) -> str:
     """The split in a few words."""
     if split.arrangement is Arrangement.COLOCATED:
-        return f"colocated on {split.training_nodes} nodes{', states offloaded' if split.offloads else ''}"
+        nodes = "1 node" if split.training_nodes == 1 else f"{split.training_nodes} nodes"
+        return f"colocated on {nodes}{', states offloaded' if split.offloads else ''}"
     return f"separate, {split.training_nodes} + {split.rollout_nodes} nodes"

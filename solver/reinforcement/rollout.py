@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
 import numpy as np
 
+from cluster_models.errors import SolverFailed
 from cluster_models.reinforcement.plan import Rollout
 from cluster_models.reinforcement.workload import ReinforcementWorkload
 from cluster_models.serving.goal import ServedModel
@@ -100,6 +101,11 @@ class RolloutFloors:
     def least_s(self, gpus: int) -> float:
         """Seconds that no shape beats, infinite where none fits."""
         return next(self.in_order(gpus), (math.inf, Worker()))[0]
+
+    def quick_s(self, gpus: int) -> float:
+        """Seconds below ``least_s``, without a simulation."""
+        sized = ((each, gpus // each.worker.gpus) for each in self.fast)
+        return min((self._quick_s(each, replicas) for each, replicas in sized if replicas), default=math.inf)
 
     def in_order(self, gpus: int) -> Iterator[tuple[float, Worker]]:
         """Shapes by their floors, the lowest first; each is simulated when its turn comes."""
@@ -199,17 +205,29 @@ def plan_rollout(
     served: ServedModel,
     nodes: Sequence[str],
     floors: RolloutFloors,
-    options: SearchOptions,
+    options_now: Callable[[], SearchOptions],
     is_cancelled: IsCancelled,
 ) -> tuple[ServingPlan, Rollout] | None:
-    """The replicas on nodes whose last response ends first, of the shapes tried; ``None`` where none fit."""
+    """The replicas on nodes whose last response ends first, of the shapes tried; ``None`` where none fit.
+
+    ``options_now`` are those of the next plan.  Raises ``SolverFailed`` where every search ended before it had one.
+    """
     best: tuple[ServingPlan, Rollout] | None = None
+    failed: SolverFailed | None = None
     for floor_s, worker in islice(floors.in_order(len(nodes) * problem.gpus_per_node), MOST_TRIED):
+        options = options_now()
         if best is not None and (floor_s >= best[1].finish_s * (1.0 - options.gap) or is_cancelled()):
             break
-        found = plan_serving(serving_problem(problem, served, nodes, worker), options)
+        try:
+            asked = serving_problem(problem, served, nodes, worker)
+            found = plan_serving(asked, options, is_cancelled=is_cancelled)
+        except SolverFailed as error:
+            failed = error
+            continue
         if isinstance(found, ServingPlan):
             rollout = simulated(problem, found, floors.batch)
             if best is None or rollout.finish_s < best[1].finish_s:
                 best = found, rollout
+    if best is None and failed is not None:
+        raise failed
     return best

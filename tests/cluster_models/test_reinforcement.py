@@ -75,6 +75,12 @@ def test_responses_longer_than_the_context_are_refused() -> None:
     with pytest.raises(InvalidWorkload, match="together have 1000 tokens") as caught:
         update_of(ONE, TWO, responses=64, context_tokens=800)
     assert caught.value.field == "workload.context_tokens"
+    with pytest.raises(InvalidWorkload, match="would fill") as caught:
+        update_of(ONE, TWO, responses=64, context_tokens=10**8, framework=BRIDGE)
+    assert caught.value.field == "workload.context_tokens"
+    with pytest.raises(InvalidWorkload, match="documents have") as caught:
+        update_of(ONE, Lengths((1e8,)), responses=64)
+    assert caught.value.field == "workload.response_tokens"
     with pytest.raises(InvalidWorkload, match="takes 1024") as caught:
         check_context(replace(DENSE, max_sequence=1024), workload())
     assert caught.value.field == "workload.response_tokens"

@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 from app.db.status import PlanKind, PlanStatus
 from app.documents.reinforcement import ReinforcementWorkloadDocument
 from app.serialization import jsonable, load
+from app.services.clusters import snapshots
 from app.services.field_paths import errors_under
 from app.services.planning import models, plans
 from app.services.planning.planning_problems import fitted_of, requested_snapshot, search_options
@@ -15,6 +16,7 @@ from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.model.architecture import Architecture
 from cluster_models.reinforcement.plan import NoReinforcementPlan, ReinforcementPlan
+from cluster_models.reinforcement.workload import ReinforcementWorkload
 from solver.problem import SearchOptions
 from solver.reinforcement.parts import check_problem
 from solver.reinforcement.problem import ReinforcementProblem
@@ -57,6 +59,18 @@ def reinforcement_problem(
     problem = ReinforcementProblem(snapshot, architecture, value, fitted)
     check_problem(problem)
     return problem
+
+
+def get_reinforcement_problem(session: Session, *, plan_id: str) -> ReinforcementProblem:
+    """The problem of such a plan; raises ``NotReady``."""
+    row = plans.row_of_kind(session, plan_id, PlanKind.REINFORCEMENT)
+    fitted = row.problem.get("fitted")
+    return ReinforcementProblem(
+        snapshot=snapshots.get_snapshot(session, snapshot_id=row.snapshot_id),
+        architecture=load(Architecture, row.problem["architecture"]),
+        workload=load(ReinforcementWorkload, row.problem["reinforcement"]),
+        fitted=None if fitted is None else load(FittedParameters, fitted),
+    )
 
 
 def get_reinforcement_result(session: Session, *, plan_id: str) -> ReinforcementPlan | NoReinforcementPlan | None:

@@ -50,8 +50,9 @@ def new_plan(
     values = FORM.empty(service)
     values |= {"cluster": cluster, "calibration": calibration}
     with service.read_sessions() as session:
-        if again and plans.get_plan(session, plan_id=again).kind is PlanKind.SERVING:
-            return RedirectResponse(f"/plans/new/serving?again={again}", 303)
+        kind = plans.get_plan(session, plan_id=again).kind if again else PlanKind.TRAINING
+        if kind in {PlanKind.SERVING, PlanKind.REINFORCEMENT}:
+            return RedirectResponse(f"/plans/new/{kind}?again={again}", 303)
         if statistics:
             values |= asked_routing(session, statistics)
         if again:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
+import yaml
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import RedirectResponse, Response
 from sqlalchemy.orm import Session
@@ -11,6 +12,7 @@ from starlette.datastructures import FormData
 
 from app.db.engine import transaction
 from app.documents.reading import parse_text, problems_of, read_document
+from app.documents.reinforcement import ReinforcementWorkloadDocument
 from app.example_files import examples_folder
 from app.exports.reinforcement import JOINT_FORMATS
 from app.presentation.reinforcement import (
@@ -28,7 +30,7 @@ from app.resources import service_of
 from app.services.clusters import clusters
 from app.services.errors import NotFound
 from app.services.pagination import MAX_LIMIT
-from app.services.planning import reinforcement_plans
+from app.services.planning import models, plans, reinforcement_plans
 from app.services.planning.plans import PlanRecord
 from app.services.planning.requests import ReinforcementPlanRequest
 from app.services.planning.sent_forms import sent_once
@@ -48,8 +50,13 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @router.get("/plans/new/reinforcement")
-def new_reinforcement_plan(request: Request, cluster: str = "", model: str = "llama-3.1-8b") -> Response:
-    """The form with an example."""
+def new_reinforcement_plan(
+    request: Request, cluster: str = "", model: str = "llama-3.1-8b", again: str = ""
+) -> Response:
+    """The form with an example, or as it was filled for an earlier plan."""
+    if again:
+        with service_of(request).read_sessions() as session:
+            return _form(request, _asked_before(session, again))
     folder = examples_folder()
     text = "" if folder is None else (folder / EXAMPLE).read_text(encoding="utf-8")
     return _form(request, {"cluster": cluster, "model": model, "workload_text": text, "time_limit_s": "120"})
@@ -113,9 +120,23 @@ def reinforcement_plan_page(
     )
 
 
+def _asked_before(session: Session, plan_id: str) -> dict[str, str]:
+    record = plans.get_plan(session, plan_id=plan_id)
+    problem = reinforcement_plans.get_reinforcement_problem(session, plan_id=plan_id)
+    document = ReinforcementWorkloadDocument.from_value(problem.workload, problem.architecture)
+    written = document.model_dump(mode="json", exclude_defaults=True) | {"kind": "reinforcement"}
+    return {
+        "cluster": record.cluster_name,
+        "model": problem.architecture.name,
+        "workload_text": yaml.safe_dump(written, sort_keys=False, default_flow_style=None, width=100),
+        "time_limit_s": f"{record.options.time_limit_s:g}",
+    }
+
+
 def _form(request: Request, values: dict[str, str], problems: list[str] | None = None) -> Response:
     with service_of(request).read_sessions() as session:
         stored = clusters.list_clusters(session, limit=MAX_LIMIT)
+        own = models.list_models(session, limit=MAX_LIMIT)
     return page(
         request,
         "new_reinforcement_plan.html",
@@ -123,6 +144,12 @@ def _form(request: Request, values: dict[str, str], problems: list[str] | None =
         values=values,
         found=(),
         problems=problems or [],
-        clusters=[(record.name, record.name) for record in stored.items],
-        models=[(name, name) for name in catalogue_models()],
+        clusters=_offered(values["cluster"], [record.name for record in stored.items]),
+        models=_offered(values["model"], [*(record.name for record in own.items), *catalogue_models()]),
     )
+
+
+def _offered(chosen: str, names: list[str]) -> list[tuple[str, str]]:
+    """The names to choose from; none is chosen where one is asked for that is not among them."""
+    nothing = [("", f"{chosen} is not stored: choose one")] if chosen and chosen not in names else []
+    return [*nothing, *((name, name) for name in names)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,18 +15,31 @@ import yaml
 from fastapi.testclient import TestClient
 
 from app.cli import main
+from app.cli.planning import reinforcement
 from app.documents.model import ModelDocument
 from app.documents.reinforcement import ReinforcementWorkloadDocument
 from app.documents.reinforcement_plan import ReinforcementPlanDocument, exported_plan_from_text
 from app.example_files import examples_folder
 from app.exports.reinforcement import JOINT_FORMATS
 from app.exports.verl import render_verl, settings_of
+from app.jobs import solve_child
+from app.presentation.reinforcement import refusal, step_rows
+from app.serialization import jsonable, load, make_snapshot
+from app.services.planning.reinforcement_plans import reinforcement_problem
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.reinforcement.plan import ReinforcementPlan
+from cluster_models.reinforcement.plan import (
+    NoReinforcementPlan,
+    ReinforcementPlan,
+    SharedMemory,
+    Split,
+    SplitEnd,
+)
+from cluster_models.reinforcement.workload import Arrangement
 from cluster_models.training.run_settings import RunSettings
+from solver.problem import SearchOptions
 from tests.app.api_client import API, cluster_body, ended, running
 from tests.app.web_site import told
-from tests.plans import small_architecture, small_cluster
+from tests.plans import small_architecture, small_cluster, small_provenance, small_samples
 
 NAME = small_cluster().name
 MODEL = ModelDocument.from_architecture(small_architecture()).model_dump(mode="json")
@@ -34,31 +48,51 @@ WORKLOAD: dict[str, Any] = {
     "prompts": 16,
     "samples_per_prompt": 4,
     "prompt_tokens": 128,
-    "response_tokens": {"histogram": [[100, 3], [400, 1]]},
+    "response_tokens": {"histogram": [[20, 3], [60, 1]]},
     "updates": 2,
     "staleness_steps": 1,
     "training": {
         "framework": "megatron-bridge-26.02",
         "recompute": ["none"],
-        "pinned": {"context": 1, "tensor": 1},
+        "pinned": {"context": 1, "tensor": 1, "pipeline": 1},
     },
-    "rollout": {"pinned": {"pipeline": 1}},
+    "rollout": {"pinned": {"pipeline": 1, "tensor": 1}},
 }
 ASKED = {"cluster": NAME, "model": MODEL, "workload": WORKLOAD, "options": {"time_limit_s": 60}}
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    """A service that really solves, with the small cluster."""
+def found() -> ReinforcementPlan:
+    """The plan that the solving process finds: the one search of these tests."""
+    snapshot = make_snapshot(small_cluster(), small_samples())
+    document = ReinforcementWorkloadDocument.model_validate(WORKLOAD)
+    problem = reinforcement_problem(snapshot, small_architecture(), document, None)
+    message = {
+        "snapshot": jsonable(snapshot),
+        "reinforcement": jsonable(problem.workload),
+        "architecture": jsonable(problem.architecture),
+        "options": jsonable(SearchOptions(time_limit_s=60.0)),
+    }
+    progress = io.StringIO()
+    told = solve_child.work(message, progress)
+    assert told["kind"] == "plan", told
+    assert '"phase": "splits"' in progress.getvalue()
+    return load(ReinforcementPlan, told["plan"])
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory, found: ReinforcementPlan) -> Iterator[TestClient]:
+    """A service with the small cluster, whose solver answers with that plan."""
     folder = tmp_path_factory.mktemp("reinforcement")
-    with running(folder, f"sqlite:///{folder}/a.sqlite", real_solver=True) as client:
+    with running(folder, f"sqlite:///{folder}/a.sqlite") as client:
+        (folder / "plan.json").write_text(json.dumps(jsonable(found)))
         assert client.post(f"{API}/clusters", json=cluster_body()).status_code == 201
         yield client
 
 
 @pytest.fixture(scope="module")
 def answer(client: TestClient) -> dict[str, Any]:
-    """The plan that the service found."""
+    """The plan as the service tells it."""
     accepted = client.post(f"{API}/plans", json=ASKED)
     assert accepted.status_code == 202, accepted.text
     plan = ended(client, accepted.headers["Location"], within_s=120.0)
@@ -87,6 +121,10 @@ def test_both_parts_have_their_nodes(client: TestClient, answer: dict[str, Any])
     assert "vllm serve" in engine.text
     assert client.get(f"{API}/plans/{answer['id']}/exports/torchrun").status_code == 404
     assert client.get(f"{API}/plans/{answer['id']}/timeline").status_code == 409
+    again = client.get(f"/plans/new?again={answer['id']}", headers={"accept": "text/html"}).text
+    assert "samples_per_prompt: 4" in again
+    assert f'<option value="{NAME}" selected' in again
+    assert "tiny-4 is not stored: choose one" in again
 
 
 def test_the_document_is_read_back(answer: dict[str, Any]) -> None:
@@ -163,7 +201,7 @@ def test_the_form_asks_for_one(client: TestClient) -> None:
         ({"rollout": {"pinned": {"tensor": 64}}}, "workload.rollout.pinned"),
         ({"training": {"framework": "no such"}}, "workload.training.framework"),
         ({"training": {"adapters": {"rank": 8}}}, "workload.training.adapters"),
-        ({"context_tokens": 300}, "workload.context_tokens"),
+        ({"context_tokens": 150}, "workload.context_tokens"),
         ({"response_tokens": {"histogram": [[10, 0]]}}, "workload.response_tokens"),
         ({"avoid_nodes": ["no such"]}, "workload.avoid_nodes"),
         ({"staleness_steps": 2}, "workload.staleness_steps"),
@@ -188,22 +226,26 @@ def test_only_plans_are_made_of_it(client: TestClient) -> None:
         assert "reinforcement learning, of which plans are made" in problem["problem"]
 
 
-def test_the_command_line_finds_one_and_says_why_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_command_line_shows_one_and_says_why_not(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    found: ReinforcementPlan,
 ) -> None:
     """Tables with a proof; code 3 with a remedy where nothing fits, 2 for options of other kinds."""
     monkeypatch.chdir(tmp_path)
-    together = WORKLOAD | {"staleness_steps": 0, "arrangements": ["colocated"]}
-    for name, content in (("cluster", cluster_body()), ("model", MODEL), ("rl", together)):
+    for name, content in (("cluster", cluster_body()), ("model", MODEL), ("rl", WORKLOAD)):
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     command = ["plan", "--cluster", "cluster.json", "--model", "model.json", "--workload", "rl.json"]
-    assert main([*command, "--verbose", "--output", "plan.json"]) == 0
+    with monkeypatch.context() as patched:
+        patched.setattr(reinforcement, "plan_reinforcement", lambda *_, **__: found)
+        assert main([*command, "--verbose", "--output", "plan.json"]) == 0
     words = " ".join(capsys.readouterr().out.split())
     assert "a step of 64 responses" in words
     assert "Other ways to share the nodes out" in words
     capsys.readouterr()
     assert main(["export", "plan.json", "--format", "verl"]) == 0
-    assert "verl.trainer.main_ppo" in capsys.readouterr().out
+    assert "verl.experimental.one_step_off_policy.main_ppo" in capsys.readouterr().out
     assert main(["export", "plan.json", "--format", "torchrun"]) == 2
     assert main([*command, "--robust"]) == 2
     full = WORKLOAD | {"training": WORKLOAD["training"] | {"memory_headroom_fraction": 0.99}}
@@ -213,6 +255,28 @@ def test_the_command_line_finds_one_and_says_why_not(
     out, err = capsys.readouterr()
     assert {split["end"] for split in json.loads(out)["splits"]} == {"no_training"}
     assert "the trainer fits on no number of nodes" in err
+
+
+def test_in_turns_on_the_same_gpus(found: ReinforcementPlan) -> None:
+    """The engine's share and the states that leave, in words and as settings of veRL's hybrid engine."""
+    memory = SharedMemory(80e9, 10e9, 0.0, 4e9, 0.7)
+    shared = replace(found, arrangement=Arrangement.COLOCATED, memory=memory)
+    assert "verl.trainer.main_ppo" in render_verl(shared)
+    assert settings_of(shared)["actor_rollout_ref.rollout.free_cache_engine"] is True
+    assert list(step_rows(shared))[-1][2].startswith("no states leave the GPUs")
+    offloaded = replace(shared, memory=replace(memory, offloaded_bytes=20e9))
+    assert settings_of(offloaded)["actor_rollout_ref.actor.megatron.param_offload"] is True
+    assert "leave a GPU and come back" in list(step_rows(offloaded))[-1][2]
+
+
+def test_a_refusal_names_what_would_help() -> None:
+    """An engine that does not fit on nodes of its own is not told to take such nodes."""
+    apart = Split(Arrangement.SEPARATE, 1, 2, False, 1.0, None, None, SplitEnd.NO_ROLLOUT)
+    for splits, words in (
+        ((apart,), "allow colocated"),
+        ((replace(apart, arrangement=Arrangement.COLOCATED),), "allow separate"),
+    ):
+        assert words in refusal(NoReinforcementPlan(splits, small_provenance()))[1]
 
 
 def test_the_shipped_example_is_valid() -> None:

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from cluster_models.errors import InvalidInput
+from cluster_models.errors import InvalidInput, SolverFailed
 from cluster_models.reinforcement.plan import NoReinforcementPlan, ReinforcementPlan, SplitEnd, StepParts
 from cluster_models.reinforcement.workload import Arrangement
 from cluster_models.serving.engines import serving_engine
 from cluster_models.serving.plan import ServingPlan
+from cluster_models.serving.refusal import NoServingPlan
 from cluster_models.serving.workload import Worker
-from cluster_models.training.plan import Plan
+from cluster_models.training.plan import NoPlan, Plan, StopReason
 from solver import search
 from solver.check.reinforcement import check_reinforcement
-from solver.reinforcement.parts import served_policy, serving_problem, training_problem, update_beside
+from solver.reinforcement import plan as joint
+from solver.reinforcement import rollout
+from solver.reinforcement.parts import (
+    least_training_s,
+    served_policy,
+    serving_problem,
+    training_problem,
+    update_beside,
+)
 from solver.reinforcement.plan import plan_reinforcement
 from solver.reinforcement.problem import ReinforcementProblem
 from solver.reinforcement.rollout import drawn_batch, simulated
 from solver.reinforcement.weights import broadcast, offload_s, resharding, shared_memory
 from solver.serving.plan import plan_serving
-from tests.solver.reinforcement.cases import QUICK, problem
+from tests.cluster_models.clusters import snapshot
+from tests.solver.problems import nodes as hosts
+from tests.solver.reinforcement.cases import QUICK, problem, trained_with
 
 WORKERS = (Worker(1), Worker(2), Worker(1, 2), Worker(2, 2))
 Key = tuple[Arrangement, int, bool]
@@ -66,7 +78,7 @@ def every_split(asked: ReinforcementProblem) -> dict[Key, tuple[float, float, fl
 
 def test_the_plan_is_the_best_of_all_splits() -> None:
     """Brute force over splits and shapes; no bound lies above its split.  In turns and a step apart."""
-    asked = problem(3)
+    asked = trained_with(problem(3), context=1, tensor=1)
     parts = every_split(asked)
     for staleness in (0, 1):
         steps = {
@@ -160,3 +172,66 @@ def test_engines_that_cannot_share_a_gpu_are_kept_apart() -> None:
     served = replace(asked.workload.rollout, engine=serving_engine("trtllm-1.2"))
     apart = replace(asked, workload=replace(asked.workload, rollout=served))
     assert apart.arrangements == (Arrangement.SEPARATE,)
+
+
+def test_gpus_of_several_kinds_are_bounded_together() -> None:
+    """A pipeline over an H100 and an A100 node: the curve has both nodes, and the plan there is no faster."""
+    unlike = hosts(1)[0], hosts(2, gpu="A100-SXM4-80GB")[1]
+    asked = trained_with(problem(2, arrangements=(Arrangement.COLOCATED,)), tensor=2, pipeline=2)
+    asked = replace(asked, snapshot=snapshot(unlike, asked.snapshot.samples))
+    curve = least_training_s(asked)
+    assert list(curve) == [2]
+    found = plan_reinforcement(asked, QUICK)
+    assert isinstance(found, ReinforcementPlan)
+    assert check_reinforcement(found, asked) == ()
+    assert curve[2] <= found.parts.training_s
+
+
+def test_what_is_not_planned_in_time_is_not_said_not_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches of the engine that end without a plan leave their split open, in the bound and in the end."""
+    asked = problem(2, staleness=1)
+    plan_one = rollout.plan_serving
+
+    def late(*given: Any, **named: Any) -> ServingPlan | NoServingPlan:
+        if given[0].models[0].workload.memory_fraction is None:  # on nodes of its own
+            raise SolverFailed("no serving plan was seen")
+        return plan_one(*given, **named)
+
+    monkeypatch.setattr(rollout, "plan_serving", late)
+    found = plan_reinforcement(asked, QUICK)
+    assert isinstance(found, ReinforcementPlan)
+    assert found.arrangement is Arrangement.COLOCATED
+    apart = next(split for split in found.splits if split.arrangement is Arrangement.SEPARATE)
+    assert apart.end is SplitEnd.NOT_REACHED
+    assert found.certificate.stopped_by is StopReason.TIME_LIMIT
+    assert apart.bound_s is not None
+    assert found.certificate.bound_s <= apart.bound_s
+    with pytest.raises(SolverFailed, match="before any split was planned"):
+        plan_reinforcement(problem(2, arrangements=(Arrangement.SEPARATE,)), QUICK)
+
+
+def test_a_search_that_is_called_off_or_late_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a plan it says so, at once when it is called off, and little after its time limit."""
+    with pytest.raises(SolverFailed, match="before any split was planned"):
+        plan_reinforcement(problem(2), QUICK, is_cancelled=lambda: True)
+    monkeypatch.setattr(joint, "LATE_S", -60.0)
+    with pytest.raises(SolverFailed, match="before any split was planned"):
+        plan_reinforcement(problem(2), QUICK)
+
+
+def test_no_step_bounds_a_split_on_which_the_trainer_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trainer that fits only without an engine asleep beside it leaves the bound to splits of nodes apart."""
+    asked = problem(2)
+    no_plan = search.plan(training_problem(problem(2, memory_headroom=0.98), 2), QUICK)
+    plan_one = search.plan
+
+    def alone(given: Any, *others: Any, **named: Any) -> Plan | NoPlan:
+        is_alone = given.workload.memory_headroom == asked.workload.training.memory_headroom
+        return plan_one(given, *others, **named) if is_alone else no_plan
+
+    monkeypatch.setattr(search, "plan", alone)
+    found = plan_reinforcement(asked, QUICK)
+    assert isinstance(found, ReinforcementPlan)
+    ends = {split.arrangement: (split.end, split.bound_s is None) for split in found.splits}
+    assert ends[Arrangement.COLOCATED] == (SplitEnd.NO_TRAINING, True)
+    assert ends[Arrangement.SEPARATE] == (SplitEnd.CHOSEN, False)
