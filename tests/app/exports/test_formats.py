@@ -277,3 +277,18 @@ def test_power_caps_are_set_before_a_run(name: str) -> None:
             == text.count("nvidia-smi")
             == times
         )
+
+
+def test_power_caps_name_the_hosts_that_have_them() -> None:
+    """Of several kinds those whose boards have more than the cap, AMD's by its own command."""
+    plan = small_plan()
+    assert plan.workload is not None
+    workload = replace(plan.workload, gpu_power_cap_watts=490.0)
+    for first, second, words in (
+        ("H100-SXM5-80GB", "A100-SXM4-80GB", "on b: nvidia-smi -i 0,1,2,3 -pl 490"),
+        ("MI300X", "MI300X", "on every host: rocm-smi -d 0 1 2 3 --setpoweroverdrive 490"),
+    ):
+        kinds = zip(plan.stages, (first, second), strict=True)
+        stages = tuple(replace(stage, gpu_kind=kind) for stage, kind in kinds)
+        text = text_of("torchrun", replace(plan, stages=stages, workload=workload))
+        assert [line for line in text.splitlines() if "as root" in line] == [f"# Before, as root {words}"]
