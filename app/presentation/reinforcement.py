@@ -64,7 +64,7 @@ def part_rows(plan: ReinforcementPlan) -> list[tuple[str, ...]]:
             f"engine, {plan.workload.rollout.engine.name}",
             count(len(plan.rollout_nodes)),
             count(plan.serving.gpus),
-            shapes,
+            f"replicas {shapes}",
             f"{seconds(plan.parts.rollout_s)} for {count(plan.workload.responses)} responses",
         ),
     ]
@@ -82,20 +82,20 @@ def step_rows(plan: ReinforcementPlan) -> Iterator[tuple[str, str, str]]:
         + hidden * (parts.is_overlapped and parts.rollout_s == shorter),
     )
     passes = 1 + plan.workload.training.method.more_passes
-    each = f"{plural(plan.workload.updates, 'update')} of {seconds(plan.training.time.step_s)}"
+    each = f"each update takes {seconds(plan.training.time.step_s)}"
     yield (
         "training",
         seconds(parts.training_s),
-        f"{each}, {passes} forward passes each" + hidden * (parts.is_overlapped and parts.training_s == shorter),
+        f"{each}, with {passes} forward passes" + hidden * (parts.is_overlapped and parts.training_s == shorter),
     )
     way = f"{gib(weights.network_bytes)} over the busiest link" if weights.network_bytes else "inside nodes alone"
-    yield "weights", seconds(parts.weights_s), f"{gib(weights.weight_bytes)} in 16 bits, {way}"
+    yield "weights", seconds(parts.weights_s), f"the policy in 16 bits has {gib(weights.weight_bytes)}, {way}"
     if plan.memory is not None:
         memory = plan.memory
         share = percent(memory.engine_fraction, places=1)
         leaves = "no states leave the GPUs"
         if memory.offloaded_bytes:
-            leaves = f"{gib(memory.offloaded_bytes)} of states leave a GPU and come back"
+            leaves = f"states of {gib(memory.offloaded_bytes)} leave a GPU and come back"
         stays = f"{gib(memory.resident_bytes)} of the trainer stay; the engine takes {share} of a GPU"
         yield "offload", seconds(parts.offload_s), f"{leaves}, {stays}"
 
@@ -106,7 +106,7 @@ def split_cells(split: Split) -> tuple[str, ...]:
     engine = ("the same, states offloaded" if split.offloads else "the same") if shared else None
     return (
         plural(split.training_nodes, "node"),
-        engine or plural(split.rollout_nodes, "node"),
+        engine or f"apart, {plural(split.rollout_nodes, 'node')}",
         seconds(split.bound_s),
         seconds(None if split.parts is None else split.parts.step_s),
         _ENDS[split.end],

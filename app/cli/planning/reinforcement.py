@@ -120,9 +120,7 @@ def _view(plan: ReinforcementPlan, *, everything: bool) -> RenderableType:
         section("How good is it?", Text(proof(plan))),
     ]
     if everything:
-        parts.append(
-            section("Other ways to share the nodes out", table(SPLIT_COLUMNS, map(split_cells, plan.splits)))
-        )
+        parts.append(section("Ways to share the nodes out", table(SPLIT_COLUMNS, map(split_cells, plan.splits))))
         for name, nodes in (("Trainer", plan.training_nodes), ("Engine", plan.rollout_nodes)):
             parts.append(section(f"{name}'s nodes", Text(", ".join(nodes))))
     else:

@@ -95,7 +95,11 @@ def reinforcement_plan_page(
     formats = []
     if found is not None:
         formats = [
-            (each.name, each.description, str(error) if (error := each.refusal(found)) else "")
+            (
+                each.name,
+                each.description,
+                f"{error.problem}; {error.remedy}" if (error := each.refusal(found)) else "",
+            )
             for each in JOINT_FORMATS.values()
         ]
     return page(
