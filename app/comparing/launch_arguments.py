@@ -8,6 +8,7 @@ are followed where a plain assignment gives them a value.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final
@@ -17,9 +18,10 @@ from app.exports.context_exchanges import BY_NAME
 from app.exports.offloading import percent_said
 from app.exports.readback.megatron import GROUP, Rows, even_rows, rows_of_layout, sharding_of
 from cluster_models.errors import InvalidConfiguration, InvalidInput
-from cluster_models.training.framework_choices import ContextExchange
+from cluster_models.training.framework_choices import ContextExchange, CudaGraphs, ExpertDispatch, FreeSetting
 from cluster_models.training.plan import RankOrder
 from cluster_models.training.recompute import MODULES_BY_NAME
+from cluster_models.training.run_settings import RunSettings
 from cluster_models.training.workload import WHOLE_OFFLOAD, Recompute, RecomputeModule, Sharding
 
 TENSOR: Final = "--tensor-model-parallel-size"
@@ -46,6 +48,12 @@ MODULES: Final = "--recompute-modules"
 OFFLOAD: Final = "--optimizer-cpu-offload"
 OFFLOADED: Final = "--optimizer-offload-fraction"
 WAITING: Final = "--cpu-offloading-num-layers"
+_SWITCHES: Final = {
+    FreeSetting.OVERLAP_TENSOR: ("--tp-comm-overlap",),
+    FreeSetting.EXPERT_OVERLAP: ("--overlap-moe-expert-parallel-comm",),
+    FreeSetting.CUDA_GRAPHS: ("--cuda-graph-impl", "--external-cuda-graph", "--enable-cuda-graph"),
+    FreeSetting.EXPERT_DISPATCH: ("--moe-token-dispatcher-type",),
+}
 _OTHER_NAMES: Final = {
     CHUNKS: "virtual_pipeline_model_parallel_size",
     GROUP: "microbatch_group_size_per_vp_stage",
@@ -83,6 +91,7 @@ class OwnLaunch:
     sequence_length: int | None
     global_batch: int | None
     micro_batch_group: int
+    settings: RunSettings
 
 
 def has_launch_arguments(text: str) -> bool:
@@ -90,10 +99,11 @@ def has_launch_arguments(text: str) -> bool:
     return any(re.search(_spelled(flag), text) for flag in (TENSOR, PIPELINE, CONTEXT, MICRO_BATCH))
 
 
-def read_launch(text: str, *, layers: int, gpus: int) -> OwnLaunch:
+def read_launch(text: str, *, layers: int, gpus: int, free: Collection[FreeSetting] = ()) -> OwnLaunch:
     """The configuration that ``text`` starts a model of ``layers`` layers with.
 
-    ``gpus`` are taken where the text does not say how many.  Raises ``InvalidConfiguration`` with the flag as the
+    ``gpus`` are taken where the text does not say how many; of overlaps, graphs and dispatcher only those that are
+    ``free`` are read.  Raises ``InvalidConfiguration`` with the flag as the
     field where a value is missing, not plain, contradicts another, or cannot be priced.
     """
     given = _Flags(text)
@@ -139,6 +149,7 @@ def read_launch(text: str, *, layers: int, gpus: int) -> OwnLaunch:
         sequence_length=given.number(SEQUENCE, 0) or None,
         global_batch=given.number(GLOBAL_BATCH, 0) or None,
         micro_batch_group=given.number(GROUP, pipeline),
+        settings=_run_settings(given, free),
     )
 
 
@@ -159,6 +170,36 @@ def _exchange(given: _Flags, context: int) -> dict[str, Any]:
     if len(sizes) != 2 or sizes[0] * sizes[1] != context:
         raise InvalidConfiguration(GROUPS, sizes, f"must be two sizes that make {context} context ranks")
     return {"context_exchange": exchange, "head_ranks": sizes[0]}
+
+
+def _run_settings(given: _Flags, free: Collection[FreeSetting]) -> RunSettings:
+    """Settings that are ``free``; unsaid they are off in Megatron-LM, and in NeMo as the recipe has them."""
+    said = (each for each in free if not given.is_nemo or any(map(given.is_told, _SWITCHES[each])))
+    found: dict[str, Any] = {}
+    for each in said:
+        match each:
+            case FreeSetting.CUDA_GRAPHS:
+                found[each] = _graphs(given)
+            case FreeSetting.EXPERT_DISPATCH:
+                found[each] = _dispatch(given)
+            case _:
+                found[each] = given.has(_SWITCHES[each][0])
+    return RunSettings(**found)
+
+
+def _graphs(given: _Flags) -> CudaGraphs:
+    kind = given.word("--cuda-graph-impl")
+    if kind == "transformer_engine" or given.has("--external-cuda-graph"):
+        return CudaGraphs.PARTIAL
+    is_whole = kind not in (None, "none") or given.has("--enable-cuda-graph")
+    return CudaGraphs.FULL if is_whole else CudaGraphs.NONE
+
+
+def _dispatch(given: _Flags) -> ExpertDispatch:
+    if given.word(_SWITCHES[FreeSetting.EXPERT_DISPATCH][0]) != "flex":
+        return ExpertDispatch.ALL_TO_ALL
+    is_hybrid = given.word("--moe-flex-dispatcher-backend") == "hybridep"
+    return ExpertDispatch.HYBRIDEP if is_hybrid else ExpertDispatch.DEEPEP
 
 
 class _Flags:

@@ -8,11 +8,13 @@ from typing import Final
 
 from app.comparing.launch_arguments import OwnLaunch, has_launch_arguments, read_launch
 from app.comparing.shorthand import is_shorthand, read_shorthand
-from app.documents.configuration import ConfigurationDocument
+from app.documents.configuration import ConfigurationDocument, RunSettingsDocument
 from app.exports.readback.megatron import GROUP
 from app.services.planning.predictions import Prediction, predict_configuration
 from cluster_models.errors import InvalidConfiguration, InvalidInput
+from cluster_models.model.architecture import Architecture
 from cluster_models.training.comparison import Comparison
+from cluster_models.training.free_settings import that_matter
 from cluster_models.training.interleaving import micro_batch_group
 from cluster_models.training.plan import Plan
 from cluster_models.training.workload import TrainingWorkload
@@ -64,8 +66,9 @@ def configuration_in(text: str, plan: Plan, *, gpus: int | None = None) -> Confi
             "holds no launch arguments of Megatron-LM or NeMo and no degrees",
             "give flags as --tensor-model-parallel-size 8, or degrees as 'tp8 pp4 dp2 mb1'",
         )
-    launch = read_launch(text, layers=sum(map(sum, plan.configuration.stage_layers)), gpus=many)
     workload = _workload(plan)
+    layers = sum(map(sum, plan.configuration.stage_layers))
+    launch = read_launch(text, layers=layers, gpus=many, free=workload.free_settings)
     for flag, said, meant in (
         ("--seq-length", launch.sequence_length, workload.sequence_length),
         ("--global-batch-size", launch.global_batch, workload.global_batch),
@@ -75,7 +78,17 @@ def configuration_in(text: str, plan: Plan, *, gpus: int | None = None) -> Confi
                 flag, said, f"the plan is for {meant}", "compare with a plan of the same run"
             )
     _check_group(launch, workload)
-    return launch.configuration
+    return _as_left_free(launch, plan.architecture)
+
+
+def _as_left_free(launch: OwnLaunch, architecture: Architecture | None) -> ConfigurationDocument:
+    """The configuration of a launch, with what it says of settings that the workload leaves to the planner."""
+    found = launch.configuration
+    if launch.settings.chosen and architecture is not None:
+        told = found.model_copy(update={"settings": RunSettingsDocument.from_value(launch.settings)})
+        kept = that_matter(told.to_configuration(architecture))
+        found = found.model_copy(update={"settings": RunSettingsDocument.from_value(kept)})
+    return found
 
 
 def _check_group(launch: OwnLaunch, workload: TrainingWorkload) -> None:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from app.comparing.shorthand import read_shorthand
-from cluster_models.training.framework_choices import CudaGraphs
+from app.comparing.standings import configuration_in
+from app.exports.registry import EXPORTS
+from cluster_models.training.framework_choices import CudaGraphs, ExpertDispatch, FreeSetting
 from cluster_models.training.plan import Degrees
 from cluster_models.training.run_settings import RunSettings
 from cluster_models.training.workload import Recompute
+from tests.app.exports.plans import PLANS, under
 from tests.plans import small_plan
 
 
@@ -22,3 +27,24 @@ def test_degrees_leave_settings_that_go_with_others() -> None:
     assert read_shorthand("tp1", plan, gpus=4).settings.to_value() == replace(chosen, overlap_tensor=None)
     again = read_shorthand("tp2 pp2 dp1 recompute=full", plan, gpus=4)
     assert again.settings.to_value() == replace(chosen, cuda_graphs=None)
+
+
+CHOSEN = (
+    RunSettings(True, True, CudaGraphs.PARTIAL, ExpertDispatch.HYBRIDEP),
+    RunSettings(False, False, CudaGraphs.FULL, ExpertDispatch.DEEPEP),
+    RunSettings(True, False, CudaGraphs.NONE, ExpertDispatch.ALL_TO_ALL),
+)
+
+
+@pytest.mark.parametrize("name", ["megatron", "nemo"])
+@pytest.mark.parametrize("chosen", CHOSEN, ids=str)
+def test_an_exported_choice_is_read_back(name: str, chosen: RunSettings) -> None:
+    """What was free to choose, and nothing else: the rest is as the framework of the workload has it."""
+    plan = under(PLANS["experts"], "megatron-bridge-26.06")
+    own = replace(plan.configuration, settings=chosen, recompute=Recompute.NONE)
+    text = "\n".join(file.text for file in EXPORTS[name].files(replace(plan, configuration=own)))
+    assert plan.workload is not None
+    assert plan.architecture is not None
+    assert configuration_in(text, plan).settings.to_value() == RunSettings()
+    free = replace(plan, workload=replace(plan.workload, free_settings=tuple(FreeSetting)))
+    assert configuration_in(text, free).to_configuration(plan.architecture) == own
