@@ -85,7 +85,7 @@ def _addresses(failed: Failed) -> dict[str, list[str]]:
     plan = _plan(failed, "/plans/new", asked, PlanStatus.SUCCEEDED, small_plan())
     other = _plan(failed, "/plans/new", asked, PlanStatus.SUCCEEDED, small_plan())
     none = _plan(failed, "/plans/new", asked, PlanStatus.INFEASIBLE, small_no_plan())
-    queued = _plan(failed, "/plans/new", asked)
+    queued = _plan(failed, "/plans/new", asked | {"effort": "2"})
     searching = _plan(failed, "/plans/new", asked)
     with transaction(failed.service.sessions) as session:
         solves.begin_attempt(session, plan_id=searching)
