@@ -59,7 +59,7 @@ MOST_PLAN_S: Final = 20.0
 PLAN_SHARE: Final = 0.3
 """Time limit of the plan of one part: this share of what is left, within these."""
 LATE_S: Final = 10.0
-"""Without any plan the search goes on for so long beyond its time limit."""
+"""Without any plan the search goes on for so long beyond its time limit, and in any case with the first split."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,6 +92,7 @@ class _Work:
     started: float = field(default_factory=time.monotonic)
     trainers: dict[tuple[Arrangement, int], Plan | None] = field(default_factory=dict)
     best: _Found | None = None
+    has_tried: bool = False
 
     def left_s(self) -> float:
         return self.options.time_limit_s - (time.monotonic() - self.started)
@@ -104,7 +105,7 @@ class _Work:
         if self.is_cancelled():
             return StopReason.CANCELLED
         late_s = 0.0 if self.best is not None else LATE_S
-        return StopReason.TIME_LIMIT if self.left_s() <= -late_s else None
+        return StopReason.TIME_LIMIT if self.has_tried and self.left_s() <= -late_s else None
 
     def tell(self, splits: int, left: int, bound_s: float) -> None:
         if self.on_progress is None:
@@ -149,7 +150,7 @@ def plan_reinforcement(
         if sharper.bound_s is not None and sharper.bound_s > bound_s:
             heapq.heappush(heap, (sharper.bound_s, index))
             continue
-        splits[index] = _planned(work, sharper)
+        splits[index], work.has_tried = _planned(work, sharper), True
         if splits[index].end is SplitEnd.NOT_REACHED:
             unreached = work.must_stop() or StopReason.TIME_LIMIT
     stopped_by = unreached if stopped_by is StopReason.PROVEN else stopped_by

@@ -31,6 +31,7 @@ from solver.reinforcement.problem import ReinforcementProblem
 from solver.reinforcement.rollout import drawn_batch, simulated
 from solver.reinforcement.weights import broadcast, offload_s, resharding, shared_memory
 from solver.serving.plan import plan_serving
+from solver.serving.problem import ServingProblem
 from tests.cluster_models.clusters import snapshot
 from tests.solver.problems import nodes as hosts
 from tests.solver.reinforcement.cases import QUICK, problem, trained_with
@@ -211,12 +212,20 @@ def test_what_is_not_planned_in_time_is_not_said_not_to_fit(monkeypatch: pytest.
 
 
 def test_a_search_that_is_called_off_or_late_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a plan it says so, at once when it is called off, and little after its time limit."""
+    """Without a plan it says so: at once when it is called off, after its first split when time is up by then."""
     with pytest.raises(SolverFailed, match="before any split was planned"):
         plan_reinforcement(problem(2), QUICK, is_cancelled=lambda: True)
+    tried: set[tuple[str, ...]] = set()
+
+    def late(asked: ServingProblem, *_: Any, **__: Any) -> ServingPlan:
+        tried.add(asked.goal.avoid_nodes)
+        raise SolverFailed("no serving plan was seen")
+
     monkeypatch.setattr(joint, "LATE_S", -60.0)
+    monkeypatch.setattr(rollout, "plan_serving", late)
     with pytest.raises(SolverFailed, match="before any split was planned"):
-        plan_reinforcement(problem(2), QUICK)
+        plan_reinforcement(problem(3, arrangements=(Arrangement.SEPARATE,)), QUICK)
+    assert len(tried) == 1
 
 
 def test_no_step_bounds_a_split_on_which_the_trainer_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
