@@ -21,8 +21,10 @@ TYPES := $(VENV)/.types
 # Whoever makes several things at once (make --jobs) has cores for what is fetched, compiled and checked meanwhile.
 WARM_UP = $(BIN)/python -m benchmarks.warm_up
 # Loops that no command above comes to; should one of these tests fail, the run of all of them says so.  All files are
-# collected, which compiles them once: each worker would do it.
-WARM_UP_TESTS = $(BIN)/python -m pytest -k "by_transitions_is_told or gains_by_mixing or loads_after_moves or no_assignment_is_faster"
+# collected, which compiles them once: each worker would do it.  Two workers, for nothing else runs beside them by then.
+LATE_LOOPS = by_transitions_is_told or gains_by_mixing or loads_after_moves or no_assignment_is_faster \
+  or no_assignment_beats_the_bound or comparison_prints_every_method
+WARM_UP_TESTS = $(BIN)/python -m pytest -n 2 -k "$(LATE_LOOPS)"
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test serve manual figures fetch-tools lint format benchmarks benchmark-placement benchmark-experts benchmark-replanning benchmark-replanning-service \
