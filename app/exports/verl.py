@@ -162,7 +162,7 @@ def _refuse(plan: ReinforcementPlan) -> None:
 
 
 def _unsaid(plan: ReinforcementPlan) -> Iterator[str]:
-    """What of the plan has no key."""
+    """Comments on parts of the plan that have no key."""
     yield "which node plays which part, and ranks on nodes: Ray places them; start it in the order of these nodes"
     if plan.workload.rollout.weights.value != "bf16":
         yield f"rollout weights in {plan.workload.rollout.weights}: set {_ROLLOUT}.quantization as your veRL has it"

@@ -20,7 +20,7 @@ Key = TypeVar("Key", str, int)
 
 MAX_LIMIT: Final = 200
 _LARGEST: Final = 2**31 - 1
-"""What a column of whole numbers holds at most."""
+"""The most that a column of whole numbers holds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,7 @@ def _copies(training: Plan) -> list[list[RankPlace]]:
 
 
 def shared_memory(problem: ReinforcementProblem, training: Plan, *, offloads: bool) -> SharedMemory | None:
-    """What each part has of a GPU while the other works; ``None`` where the engine or the nodes have no room."""
+    """Memory of a GPU for each part while the other works; ``None`` where the engine or the nodes have no room."""
     rollout, engine = problem.workload.rollout, problem.workload.rollout.engine
     kinds = {node.gpu_kind for node in problem.nodes if node.name in training.placement.hosts}
     gpus = [problem.snapshot.cluster.gpu_kinds[kind] for kind in kinds]

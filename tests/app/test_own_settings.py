@@ -39,7 +39,7 @@ CHOSEN = (
 @pytest.mark.parametrize("name", ["megatron", "nemo"])
 @pytest.mark.parametrize("chosen", CHOSEN, ids=str)
 def test_an_exported_choice_is_read_back(name: str, chosen: RunSettings) -> None:
-    """What was free to choose, and nothing else: the rest is as the framework of the workload has it."""
+    """Claims name settings that were free and nothing else: the rest is as the workload's framework has it."""
     plan = under(PLANS["experts"], "megatron-bridge-26.06")
     own = replace(plan.configuration, settings=chosen, recompute=Recompute.NONE)
     text = "\n".join(file.text for file in EXPORTS[name].files(replace(plan, configuration=own)))

@@ -127,7 +127,7 @@ def test_where_memory_is_short_buffers_are_given_up_before_layers_run_again() ->
     ("precision", "per_element"), [(Precision.BF16, 20.0), (Precision.FP8, 14.0), (Precision.NVFP4, 0.0)]
 )
 def test_user_buffers_hold_a_sequence_for_each_of_ten_products(precision: Precision, per_element: float) -> None:
-    """Of ten buffers six have the format of the products; NVFP4 has none, a single tensor rank needs none."""
+    """Six of ten buffers have the format of the products; NVFP4 has none, a single tensor rank needs none."""
     work = replace(WORKLOAD, precision=precision)
 
     def held(on: bool, tensor: int) -> float:

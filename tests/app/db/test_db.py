@@ -85,7 +85,7 @@ def test_a_reader_does_not_wait_for_a_writer(engine: Engine, sessions: SessionFa
 
 
 def test_all_statements_of_a_reader_see_one_moment(engine: Engine, sessions: SessionFactory) -> None:
-    """What is stored or deleted between two of them is in neither."""
+    """Rows that are stored or deleted between two reads are in neither."""
     with make_read_session_factory(engine)() as reader:
         assert reader.execute(select(ModelRow)).all() == []
         with transaction(sessions) as writer:

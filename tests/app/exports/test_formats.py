@@ -280,7 +280,7 @@ def test_power_caps_are_set_before_a_run(name: str) -> None:
 
 
 def test_power_caps_name_the_hosts_that_have_them() -> None:
-    """Of several kinds those whose boards have more than the cap, AMD's by its own command."""
+    """Caps reach those of several kinds whose boards have more, AMD's by its own command."""
     plan = small_plan()
     assert plan.workload is not None
     workload = replace(plan.workload, gpu_power_cap_watts=490.0)

@@ -129,7 +129,7 @@ def test_both_parts_have_their_nodes(client: TestClient, answer: dict[str, Any])
 
 
 def test_the_document_is_read_back(answer: dict[str, Any]) -> None:
-    """What the service says is the plan again, bounds that are none included."""
+    """Answers of the service become the plan again, bounds that are none included."""
     again = ReinforcementPlanDocument.model_validate(answer["result"]).to_value()
     assert ReinforcementPlanDocument.from_plan(again).model_dump(mode="json") == answer["result"]
 

@@ -46,7 +46,7 @@ def test_a_copy_over_nodes_brings_what_each_lacks() -> None:
 
 
 def test_offloaded_states_make_room_for_the_engine_and_take_their_time() -> None:
-    """What leaves a GPU is the engine's; twice its bytes pass the link to the host, which may be too small."""
+    """Offloaded memory is the engine's; twice its bytes pass the link to the host, which may be too small."""
     asked = problem(2)
     found = trained(asked)
     stays, leaves = (shared_memory(asked, found, offloads=offloads) for offloads in (False, True))
