@@ -10,11 +10,12 @@ from app.exports.contract import Export, Files, View
 from app.exports.reinforcement import JointFormat
 from app.exports.serving.contract import ServingExport
 
+Format = Export | View | ServingExport | JointFormat
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 """The earliest moment that a ZIP archive can name."""
 
 
-def packed(export: Export | View | ServingExport | JointFormat, files: Files) -> bytes:
+def packed(export: Format, files: Files) -> bytes:
     """Body of the HTTP answer: the one file as it is, or all of them as an archive."""
     if not export.is_folder:
         return files[0].text.encode()

@@ -9,11 +9,11 @@ from fastapi import Query, Response
 from pydantic import BaseModel, Field
 
 from app.api.v1.answers import address
-from app.exports.contract import Export, Family, refusals
+from app.exports.contract import Export, Family, Files, refusals
 from app.exports.options import Options, options_of
-from app.exports.packing import packed
+from app.exports.packing import Format, packed
 from app.exports.registry import EXPORTS
-from cluster_models.errors import InvalidInput
+from cluster_models.errors import InvalidConfiguration, InvalidInput
 from cluster_models.training.plan import Plan
 
 FILE_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
@@ -47,11 +47,10 @@ class ExportAnswer(BaseModel):
         description="Why the target cannot run this plan; null where it can.", examples=[None]
     )
 
-
-def export_answers(plan: Plan, *place: str) -> list[ExportAnswer]:
-    """The formats of the plan whose address has these parts."""
-    return [
-        ExportAnswer(
+    @classmethod
+    def of(cls, export: Format, error: InvalidConfiguration | None, *place: str) -> ExportAnswer:
+        """A format of the plan whose address has these parts, with the ``error`` that exporting to it raises."""
+        return cls(
             name=export.name,
             file_name=export.file_name,
             media_type=export.media_type,
@@ -60,8 +59,12 @@ def export_answers(plan: Plan, *place: str) -> list[ExportAnswer]:
             family=export.family,
             refusal=None if error is None else str(error),
         )
-        for export, error in zip(EXPORTS.values(), refusals(EXPORTS.values(), plan), strict=True)
-    ]
+
+
+def export_answers(plan: Plan, *place: str) -> list[ExportAnswer]:
+    """The formats of the plan whose address has these parts."""
+    exports = EXPORTS.values()
+    return [ExportAnswer.of(*each, *place) for each in zip(exports, refusals(exports, plan), strict=True)]
 
 
 def export_file(plan: Plan, name: str, given: list[str] | None, *, report: str = "") -> Response:
@@ -72,8 +75,13 @@ def export_file(plan: Plan, name: str, given: list[str] | None, *, report: str =
     export, options = EXPORTS[name], set_options(given or [])
     if isinstance(export, Export) and not options.report:
         options = replace(options, report=report)
-    content = packed(export, export.files(plan, options))
+    return sent(export, export.files(plan, options))
+
+
+def sent(export: Format, files: Files) -> Response:
+    """The answer with the files of a format."""
     disposition = f'attachment; filename="{export.file_name}"'
+    content = packed(export, files)
     return Response(content, media_type=export.media_type, headers={"Content-Disposition": disposition})
 
 

@@ -6,13 +6,10 @@ from typing import Annotated
 
 from fastapi import Path, Response
 
-from app.api.v1.answers import address
-from app.api.v1.plan_exports import ExportAnswer, export_answers, export_file, set_options
-from app.exports.contract import Files
-from app.exports.packing import packed
+from app.api.v1.plan_exports import ExportAnswer, export_answers, export_file, sent, set_options
 from app.exports.registry import EXPORTS
-from app.exports.reinforcement import JOINT_FORMATS, JointFormat
-from app.exports.serving.contract import ServingExport, serving_refusal
+from app.exports.reinforcement import JOINT_FORMATS
+from app.exports.serving.contract import serving_refusal
 from app.exports.serving.registry import SERVING_EXPORTS
 from app.services.errors import NotFound
 from app.services.running.plan_contents import AnyPlan
@@ -33,21 +30,7 @@ def known_format_of_any(
 
 def serving_export_answers(plan: ServingPlan, *place: str) -> list[ExportAnswer]:
     """The formats of the plan whose address has these parts."""
-    answers = []
-    for export in SERVING_EXPORTS.values():
-        error = serving_refusal(export, plan)
-        answers.append(
-            ExportAnswer(
-                name=export.name,
-                file_name=export.file_name,
-                media_type=export.media_type,
-                description=export.description,
-                address=address(*place, "exports", export.name),
-                family=export.family,
-                refusal=None if error is None else str(error),
-            )
-        )
-    return answers
+    return [ExportAnswer.of(each, serving_refusal(each, plan), *place) for each in SERVING_EXPORTS.values()]
 
 
 def serving_export_file(plan: ServingPlan, name: str, given: list[str] | None) -> Response:
@@ -55,23 +38,12 @@ def serving_export_file(plan: ServingPlan, name: str, given: list[str] | None) -
     export = SERVING_EXPORTS.get(name)
     if export is None:
         raise NotFound("export format of a serving plan", name)
-    return _sent(export, export.files(plan, set_options(given or [])))
+    return sent(export, export.files(plan, set_options(given or [])))
 
 
 def joint_export_answers(plan: ReinforcementPlan, *place: str) -> list[ExportAnswer]:
     """The formats of a joint plan whose address has these parts."""
-    return [
-        ExportAnswer(
-            name=each.name,
-            file_name=each.file_name,
-            media_type=each.media_type,
-            description=each.description,
-            address=address(*place, "exports", each.name),
-            family=each.family,
-            refusal=None if (error := each.refusal(plan)) is None else str(error),
-        )
-        for each in JOINT_FORMATS.values()
-    ]
+    return [ExportAnswer.of(each, each.refusal(plan), *place) for each in JOINT_FORMATS.values()]
 
 
 def any_export_answers(plan: AnyPlan | ReinforcementPlan, *place: str) -> list[ExportAnswer]:
@@ -90,15 +62,9 @@ def any_export_file(
     if isinstance(plan, ReinforcementPlan):
         if name not in JOINT_FORMATS:
             raise NotFound("export format of a plan of reinforcement learning", name)
-        return _sent(JOINT_FORMATS[name], JOINT_FORMATS[name].files(plan, set_options(given or [])))
+        return sent(JOINT_FORMATS[name], JOINT_FORMATS[name].files(plan, set_options(given or [])))
     if isinstance(plan, ServingPlan):
         return serving_export_file(plan, name, given)
     if name not in EXPORTS:
         raise NotFound("export format of a training plan", name)
     return export_file(plan, name, given, report=report)
-
-
-def _sent(export: ServingExport | JointFormat, files: Files) -> Response:
-    disposition = f'attachment; filename="{export.file_name}"'
-    content = packed(export, files)
-    return Response(content, media_type=export.media_type, headers={"Content-Disposition": disposition})

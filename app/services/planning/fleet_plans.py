@@ -6,7 +6,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.db.running_tables import RunningJobRow, RunningPlanRow
-from app.db.status import PlanKind, PlanStatus, RunningPlanStatus
+from app.db.status import PlanKind, RunningPlanStatus
 from app.documents.fleet import FleetLimits
 from app.serialization import jsonable, load
 from app.services.clusters import clusters
@@ -59,10 +59,7 @@ def requested_problem(session: Session, *, request: FleetPlanRequest) -> tuple[C
 
 def get_fleet_result(session: Session, *, plan_id: str) -> FleetPlan | NoFleetPlan | None:
     """Result of a fleet plan, or ``None`` while (or because) there is none; raises ``NotReady``."""
-    row = plans.row_of_kind(session, plan_id, PlanKind.FLEET)
-    if row.status == PlanStatus.SUCCEEDED:
-        return load(FleetPlan, row.result)
-    return load(NoFleetPlan, row.result) if row.status == PlanStatus.INFEASIBLE else None
+    return plans.result_of(session, plan_id, PlanKind.FLEET, FleetPlan, NoFleetPlan)
 
 
 def _create(session: Session, snapshot: ClusterSnapshot, problem: FleetProblem, options: SearchOptions) -> str:

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session, undefer
@@ -31,6 +31,9 @@ from cluster_models.routing.counts import ExpertLoads
 from cluster_models.training.plan import NoPlan, Plan
 from cluster_models.training.workload import TrainingWorkload
 from solver.problem import PlanningProblem, Progress, SearchOptions
+
+Found = TypeVar("Found")
+Refused = TypeVar("Refused")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,23 +192,30 @@ def get_subject(session: Session, *, plan_id: str) -> tuple[TrainingWorkload, Cl
 
 def get_result(session: Session, *, plan_id: str) -> Plan | NoPlan | None:
     """Result of a plan of training, or ``None`` while (or because) there is none; raises ``NotReady``."""
-    row = row_of_kind(session, plan_id, PlanKind.TRAINING)
-    if row.status == PlanStatus.SUCCEEDED:
-        return load(Plan, row.result)
-    return load(NoPlan, row.result) if row.status == PlanStatus.INFEASIBLE else None
+    return result_of(session, plan_id, PlanKind.TRAINING, Plan, NoPlan)
 
 
 def get_finished_plan(session: Session, *, plan_id: str) -> Plan:
     """The plan that was found; raises ``NotReady`` when there is none (yet)."""
-    result = get_result(session, plan_id=plan_id)
-    if isinstance(result, Plan):
+    return finished(session, plan_id, get_result(session, plan_id=plan_id), Plan)
+
+
+def result_of(
+    session: Session, plan_id: str, kind: PlanKind, plan: type[Found], refusal: type[Refused]
+) -> Found | Refused | None:
+    """Result of a plan of that kind, or ``None`` while (or because) there is none; ``NotReady`` for others."""
+    row = row_of_kind(session, plan_id, kind)
+    if row.status == PlanStatus.SUCCEEDED:
+        return load(plan, row.result)
+    return load(refusal, row.result) if row.status == PlanStatus.INFEASIBLE else None
+
+
+def finished(session: Session, plan_id: str, result: object, plan: type[Found]) -> Found:
+    """``result`` where it is a plan; raises ``NotReady`` where none was found (yet)."""
+    if isinstance(result, plan):
         return result
-    raise unfinished(_row(session, plan_id))
-
-
-def unfinished(row: PlanRow) -> NotReady:
-    """The error about a plan that has no result of use."""
-    return NotReady(f"The plan {row.id} is {row.status}: only a plan that succeeded has this.")
+    row = _row(session, plan_id)
+    raise NotReady(f"The plan {row.id} is {row.status}: only a plan that succeeded has this.")
 
 
 def count_ahead(session: Session, *, plan: PlanRecord) -> int:

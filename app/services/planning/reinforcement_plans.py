@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
-from app.db.status import PlanKind, PlanStatus
+from app.db.status import PlanKind
 from app.documents.reinforcement import ReinforcementWorkloadDocument
 from app.serialization import jsonable, load
 from app.services.clusters import snapshots
@@ -75,18 +75,12 @@ def get_reinforcement_problem(session: Session, *, plan_id: str) -> Reinforcemen
 
 def get_reinforcement_result(session: Session, *, plan_id: str) -> ReinforcementPlan | NoReinforcementPlan | None:
     """Result of such a plan, or ``None`` while (or because) there is none; raises ``NotReady``."""
-    row = plans.row_of_kind(session, plan_id, PlanKind.REINFORCEMENT)
-    if row.status == PlanStatus.SUCCEEDED:
-        return load(ReinforcementPlan, row.result)
-    return load(NoReinforcementPlan, row.result) if row.status == PlanStatus.INFEASIBLE else None
+    return plans.result_of(session, plan_id, PlanKind.REINFORCEMENT, ReinforcementPlan, NoReinforcementPlan)
 
 
 def get_finished_reinforcement_plan(session: Session, *, plan_id: str) -> ReinforcementPlan:
     """The plan that was found; raises ``NotReady`` when there is none (yet)."""
-    result = get_reinforcement_result(session, plan_id=plan_id)
-    if isinstance(result, ReinforcementPlan):
-        return result
-    raise plans.unfinished(plans.row_of_kind(session, plan_id, PlanKind.REINFORCEMENT))
+    return plans.finished(session, plan_id, get_reinforcement_result(session, plan_id=plan_id), ReinforcementPlan)
 
 
 def _create(session: Session, *, problem: ReinforcementProblem, options: SearchOptions) -> str:

@@ -85,10 +85,7 @@ def get_serving_problem(session: Session, *, plan_id: str) -> ServingProblem:
 
 def get_serving_result(session: Session, *, plan_id: str) -> ServingPlan | NoServingPlan | None:
     """Result of a plan of serving, or ``None`` while (or because) there is none; raises ``NotReady``."""
-    row = plans.row_of_kind(session, plan_id, PlanKind.SERVING)
-    if row.status == PlanStatus.SUCCEEDED:
-        return load(ServingPlan, row.result)
-    return load(NoServingPlan, row.result) if row.status == PlanStatus.INFEASIBLE else None
+    return plans.result_of(session, plan_id, PlanKind.SERVING, ServingPlan, NoServingPlan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +111,4 @@ def list_outputs(session: Session, *, plan_ids: Collection[str]) -> dict[str, Se
 
 def get_finished_serving_plan(session: Session, *, plan_id: str) -> ServingPlan:
     """The plan that was found; raises ``NotReady`` when there is none (yet)."""
-    result = get_serving_result(session, plan_id=plan_id)
-    if isinstance(result, ServingPlan):
-        return result
-    raise plans.unfinished(plans.row_of_kind(session, plan_id, PlanKind.SERVING))
+    return plans.finished(session, plan_id, get_serving_result(session, plan_id=plan_id), ServingPlan)
