@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from pathlib import Path
 
-import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from app.cli.connection import service
-from app.cli.endings import Ending, Failed, complain
+from app.cli.endings import Failed
 from app.cli.files import (
     check_writable,
     naming,
@@ -18,12 +17,11 @@ from app.cli.files import (
     read_calibration,
     read_fleet,
     read_snapshot,
-    write_text,
 )
+from app.cli.planning.outcomes import end_without_plan, hand_out_answer, searched
 from app.cli.planning.remote_planning import followed
-from app.cli.progress import cancelled_by_interrupt, progress_line, shown_progress
 from app.cli.server import chosen_server
-from app.cli.terminal import console, error_console, section, table
+from app.cli.terminal import section, table
 from app.documents.fleet import FleetPlanDocument, NoFleetPlanDocument, fleet_document
 from app.documents.model import model_document
 from app.presentation.fleet import (
@@ -39,7 +37,7 @@ from app.services.field_paths import errors_under
 from app.services.planning.fleet_problems import fleet_job, offered_pools, own_pools
 from app.services.planning.requests import FleetDocument, FleetJobRequest
 from cluster_models.calibration.fitted import FittedParameters
-from cluster_models.errors import InvalidInput, SolverFailed
+from cluster_models.errors import InvalidInput
 from cluster_models.fleet.jobs import FleetJob, FleetProblem
 from cluster_models.fleet.plan import FleetPlan, NoFleetPlan
 from solver.check.fleet import check_fleet
@@ -69,19 +67,10 @@ def hand_out_fleet(
     result: FleetPlan | NoFleetPlan, *, as_json: bool, everything: bool, output: Path | None
 ) -> None:
     """Print and write a result; ends with code 3 where it is no plan."""
-    text = fleet_document(result).model_dump_json(indent=2) + "\n"
-    if output is not None:
-        write_text(output, text)
-    if as_json:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    elif isinstance(result, FleetPlan):
-        console().print(_view(result, everything=everything))
+    view = partial(_view, result, everything=everything) if isinstance(result, FleetPlan) else None
+    hand_out_answer(fleet_document(result), view, as_json=as_json, output=output)
     if isinstance(result, NoFleetPlan):
-        reason, remedy = refusal(result)
-        complain(f"meshwright: no fleet plan: {reason}")
-        complain(f"remedy: {remedy}")
-        raise typer.Exit(Ending.NO_PLAN)
+        end_without_plan("no fleet plan", refusal(result))
 
 
 def _problem(document: FleetDocument, cluster: str) -> FleetProblem:
@@ -118,14 +107,7 @@ def _job(wanted: FleetJobRequest, fitted: FittedParameters | None, field: str) -
 
 def _searched(problem: FleetProblem, options: SearchOptions) -> FleetPlan | NoFleetPlan:
     """The result of a search here, checked; Ctrl-C ends it with the best found so far."""
-    try:
-        with (
-            cancelled_by_interrupt() as is_cancelled,
-            shown_progress(error_console(), progress_line) as on_progress,
-        ):
-            found = plan_fleet(problem, options, on_progress=on_progress, is_cancelled=is_cancelled)
-    except SolverFailed as error:
-        raise Failed(str(error)) from error
+    found = searched(plan_fleet, problem, options)
     if isinstance(found, FleetPlan) and (broken := check_fleet(found, problem)):
         raise Failed(f"internal error: the fleet plan breaks its own rules: {' '.join(broken[:3])}")
     return found

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from pathlib import Path
 
-import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from app.cli.connection import service
-from app.cli.endings import Ending, Failed, complain
+from app.cli.endings import Failed
 from app.cli.files import (
     check_writable,
     naming,
@@ -18,12 +17,11 @@ from app.cli.files import (
     read_calibration,
     read_reinforcement_workload,
     read_snapshot,
-    write_text,
 )
+from app.cli.planning.outcomes import end_without_plan, hand_out_answer, searched
 from app.cli.planning.remote_planning import calibration_part, followed, named_or_in_full
-from app.cli.progress import cancelled_by_interrupt, progress_line, shown_progress
 from app.cli.server import chosen_server
-from app.cli.terminal import console, error_console, section, table
+from app.cli.terminal import section, table
 from app.documents.reinforcement_plan import (
     NoReinforcementPlanDocument,
     ReinforcementPlanDocument,
@@ -41,7 +39,6 @@ from app.presentation.reinforcement import (
     step_rows,
 )
 from app.services.planning.reinforcement_plans import reinforcement_problem
-from cluster_models.errors import SolverFailed
 from cluster_models.reinforcement.plan import NoReinforcementPlan, ReinforcementPlan
 from solver.check.reinforcement import check_reinforcement
 from solver.problem import SearchOptions
@@ -82,31 +79,15 @@ def hand_out_reinforcement(
     result: ReinforcementPlan | NoReinforcementPlan, *, as_json: bool, everything: bool, output: Path | None
 ) -> None:
     """Print and write a result; ends with code 3 where it is no plan."""
-    text = reinforcement_document(result).model_dump_json(indent=2) + "\n"
-    if output is not None:
-        write_text(output, text)
-    if as_json:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    elif isinstance(result, ReinforcementPlan):
-        console().print(_view(result, everything=everything))
+    view = partial(_view, result, everything=everything) if isinstance(result, ReinforcementPlan) else None
+    hand_out_answer(reinforcement_document(result), view, as_json=as_json, output=output)
     if isinstance(result, NoReinforcementPlan):
-        reason, remedy = refusal(result)
-        complain(f"meshwright: no plan fits: {reason}")
-        complain(f"remedy: {remedy}")
-        raise typer.Exit(Ending.NO_PLAN)
+        end_without_plan("no plan fits", refusal(result))
 
 
 def _searched(problem: ReinforcementProblem, options: SearchOptions) -> ReinforcementPlan | NoReinforcementPlan:
     """The result of a search here, checked; Ctrl-C ends it with the best found so far."""
-    try:
-        with (
-            cancelled_by_interrupt() as is_cancelled,
-            shown_progress(error_console(), progress_line) as on_progress,
-        ):
-            found = plan_reinforcement(problem, options, on_progress=on_progress, is_cancelled=is_cancelled)
-    except SolverFailed as error:
-        raise Failed(str(error)) from error
+    found = searched(plan_reinforcement, problem, options)
     if isinstance(found, ReinforcementPlan) and (broken := check_reinforcement(found, problem)):
         raise Failed(f"internal error: the plan found breaks its own rules: {' '.join(broken[:3])}")
     return found

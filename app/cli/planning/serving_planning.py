@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -15,9 +15,9 @@ from app.cli.files import (
     read_calibration,
     read_serving_workload,
     read_snapshot,
-    write_text,
 )
 from app.cli.planning.exporting import write_folder
+from app.cli.planning.outcomes import hand_out_answer
 from app.cli.planning.remote_planning import remote_serving_plan
 from app.cli.planning.serving_options import ServingOptions
 from app.cli.planning.serving_plan_view import exports_view, serving_plan_view
@@ -80,14 +80,10 @@ def hand_out(
     result: ServingPlan | NoServingPlan, *, as_json: bool, output: Path | None, everything: bool
 ) -> ServingPlan:
     """Print and write a result; ends with code 3 where it is no plan."""
-    text = serving_document(result).model_dump_json(indent=2) + "\n"
-    if output is not None:
-        write_text(output, text)
-    if as_json:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    elif isinstance(result, ServingPlan):
-        console().print(serving_plan_view(result, everything=everything, written=output))
+    view = None
+    if isinstance(result, ServingPlan):
+        view = partial(serving_plan_view, result, everything=everything, written=output)
+    hand_out_answer(serving_document(result), view, as_json=as_json, output=output)
     if isinstance(result, NoServingPlan):
         _explain(result)
         raise typer.Exit(Ending.NO_PLAN)
