@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import Response
 from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 
-from app.db.engine import transaction
-from app.documents.reading import parse_text, problems_of, read_document
-from app.example_files import examples_folder
+from app.documents.reading import parse_text, read_document
 from app.presentation.fleet import (
     CURVE_COLUMNS,
     SHARE_COLUMNS,
@@ -23,18 +21,16 @@ from app.presentation.fleet import (
 )
 from app.resources import service_of
 from app.services.clusters import clusters
-from app.services.errors import NotFound
 from app.services.pagination import MAX_LIMIT
 from app.services.planning import fleet_plans
 from app.services.planning.plans import PlanRecord
 from app.services.planning.requests import FleetDocument, FleetPlanRequest, OptionsDocument
-from app.services.planning.sent_forms import sent_once
 from app.web.error_pages import PageRoute
 from app.web.listing import plan_head
 from app.web.origin import sent_form
 from app.web.planning.progress import ProgressNow
+from app.web.planning.text_forms import ask_for_plan, example_text
 from app.web.rendering import page
-from cluster_models.errors import InvalidInput
 from cluster_models.fleet.plan import FleetPlan, NoFleetPlan
 
 EXAMPLE: Final = "fleets/three-jobs.yaml"
@@ -45,29 +41,22 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 @router.get("/plans/new/fleet")
 def new_fleet_plan(request: Request, cluster: str = "") -> Response:
     """The form with an example."""
-    folder = examples_folder()
-    text = "" if folder is None else (folder / EXAMPLE).read_text(encoding="utf-8")
-    return _form(request, {"cluster": cluster, "fleet_text": text, "time_limit_s": "120"})
+    return _form(request, {"cluster": cluster, "fleet_text": example_text(EXAMPLE), "time_limit_s": "120"})
 
 
 @router.post("/plans/new/fleet")
 def ask_for_fleet_plan(request: Request, data: Annotated[FormData, Depends(sent_form)]) -> Response:
     """Queue the fleet plan that was asked for, or show what is wrong with the request."""
-    service = service_of(request)
     values = {name: str(data.get(name, "")) for name in ("cluster", "fleet_text", "time_limit_s")}
-    try:
+
+    def read() -> FleetPlanRequest:
         asked = read_document(FleetDocument, parse_text(values["fleet_text"], what="fleet"), what="fleet")
         limit = parse_text(values["time_limit_s"] or "null", what="time limit")
         options = read_document(OptionsDocument, {"time_limit_s": limit}, what="options")
-        wanted = FleetPlanRequest(cluster=values["cluster"], options=options, **dict(asked))
-        with transaction(service.sessions) as session:
-            plan_id = sent_once(session, service.settings, wanted, fleet_plans.submit_fleet_plan)
-    except InvalidInput as error:
-        return _form(request, values, [str(problem) for problem in problems_of(error)])
-    except NotFound as error:
-        return _form(request, values, [str(error)])
-    service.queue_plan(plan_id)
-    return RedirectResponse(f"/plans/{plan_id}", 303)
+        return FleetPlanRequest(cluster=values["cluster"], options=options, **dict(asked))
+
+    answer = ask_for_plan(service_of(request), read, fleet_plans.submit_fleet_plan)
+    return _form(request, values, answer) if isinstance(answer, list) else answer
 
 
 def fleet_plan_page(

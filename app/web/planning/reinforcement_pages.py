@@ -6,14 +6,12 @@ from typing import Annotated, Final
 
 import yaml
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import Response
 from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 
-from app.db.engine import transaction
-from app.documents.reading import parse_text, problems_of, read_document
+from app.documents.reading import parse_text, read_document
 from app.documents.reinforcement import ReinforcementWorkloadDocument
-from app.example_files import examples_folder
 from app.exports.reinforcement import JOINT_FORMATS
 from app.presentation.reinforcement import (
     PART_COLUMNS,
@@ -28,18 +26,16 @@ from app.presentation.reinforcement import (
 )
 from app.resources import service_of
 from app.services.clusters import clusters
-from app.services.errors import NotFound
 from app.services.pagination import MAX_LIMIT
 from app.services.planning import models, plans, reinforcement_plans
 from app.services.planning.plans import PlanRecord
 from app.services.planning.requests import ReinforcementPlanRequest
-from app.services.planning.sent_forms import sent_once
 from app.web.error_pages import PageRoute
 from app.web.listing import plan_head
 from app.web.origin import sent_form
 from app.web.planning.progress import ProgressNow
+from app.web.planning.text_forms import ask_for_plan, example_text
 from app.web.rendering import page
-from cluster_models.errors import InvalidInput
 from cluster_models.model.catalogue import catalogue_models
 from cluster_models.reinforcement.plan import NoReinforcementPlan, ReinforcementPlan
 
@@ -57,17 +53,16 @@ def new_reinforcement_plan(
     if again:
         with service_of(request).read_sessions() as session:
             return _form(request, _asked_before(session, again))
-    folder = examples_folder()
-    text = "" if folder is None else (folder / EXAMPLE).read_text(encoding="utf-8")
-    return _form(request, {"cluster": cluster, "model": model, "workload_text": text, "time_limit_s": "120"})
+    values = {"cluster": cluster, "model": model, "workload_text": example_text(EXAMPLE), "time_limit_s": "120"}
+    return _form(request, values)
 
 
 @router.post("/plans/new/reinforcement")
 def ask_for_reinforcement_plan(request: Request, data: Annotated[FormData, Depends(sent_form)]) -> Response:
     """Queue the plan that was asked for, or show what is wrong with the request."""
-    service = service_of(request)
     values = {name: str(data.get(name, "")) for name in _FIELDS}
-    try:
+
+    def read() -> ReinforcementPlanRequest:
         limit = parse_text(values["time_limit_s"] or "null", what="time limit")
         asked = {
             "cluster": values["cluster"],
@@ -75,15 +70,10 @@ def ask_for_reinforcement_plan(request: Request, data: Annotated[FormData, Depen
             "workload": parse_text(values["workload_text"], what="workload"),
             "options": {"time_limit_s": limit},
         }
-        wanted = read_document(ReinforcementPlanRequest, asked, what="request")
-        with transaction(service.sessions) as session:
-            plan_id = sent_once(session, service.settings, wanted, reinforcement_plans.submit_reinforcement_plan)
-    except InvalidInput as error:
-        return _form(request, values, [str(problem) for problem in problems_of(error)])
-    except NotFound as error:
-        return _form(request, values, [str(error)])
-    service.queue_plan(plan_id)
-    return RedirectResponse(f"/plans/{plan_id}", 303)
+        return read_document(ReinforcementPlanRequest, asked, what="request")
+
+    answer = ask_for_plan(service_of(request), read, reinforcement_plans.submit_reinforcement_plan)
+    return _form(request, values, answer) if isinstance(answer, list) else answer
 
 
 def reinforcement_plan_page(
