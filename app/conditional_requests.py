@@ -15,7 +15,7 @@ _TAGS: Final = re.compile(rf"[\s,]*+(?:{_TAG}\s*+(?:,[\s,]*+|\Z))*+")
 
 
 def tags_in(header: str) -> tuple[str, ...] | None:
-    """The entity tags of ``If-Match`` or ``If-None-Match``, as written; ``None`` of what is no list of them."""
+    """The entity tags of ``If-Match`` or ``If-None-Match``, as written; ``None`` of what is not a list of them."""
     if header.strip() == ANY_TAG:
         return (ANY_TAG,)
     if not _TAGS.fullmatch(header):

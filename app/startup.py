@@ -17,7 +17,7 @@ from cluster_models.errors import MeshwrightError
 
 _PREFIX: Final = "MESHWRIGHT_"
 _OTHERS: Final = frozenset({"DEBUG", "KEY", "SERVER", "TEST_EXPLORE", "TOOL_SOURCES"})
-"""Variables with our prefix that are no settings of the service."""
+"""Variables with our prefix that are not settings of the service."""
 
 
 class AddressRefused(MeshwrightError):

@@ -55,7 +55,7 @@ def is_foreign(request: Request) -> bool:
     """Whether a browser says that a page of another site sent this.
 
     ``Sec-Fetch-Site`` is set by every current browser and cannot be set by a page; older ones send ``Origin`` with
-    each post.  A client that sends neither is no browser, and so carries nobody's credentials by accident.
+    each post.  A client that sends neither is not a browser, and so carries nobody's credentials by accident.
     """
     fetch_site = request.headers.get("sec-fetch-site")
     if fetch_site is not None:

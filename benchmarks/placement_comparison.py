@@ -95,9 +95,9 @@ def _check(asked: argparse.Namespace) -> None:
         raise InvalidQuestion("--clusters enlarged needs the measurements of 17 nodes, which are not there")
     tables = (MADE_UP[asked.clusters], REAL)
     if asked.page is not None and not all(has_part(asked.page, name) for name in tables):
-        raise InvalidQuestion(f"--page {asked.page} is no page with the marks of the two tables")
+        raise InvalidQuestion(f"--page {asked.page} is not a page with the marks of the two tables")
     if asked.figures is not None and asked.figures.exists() and not asked.figures.is_dir():
-        raise InvalidQuestion(f"--figures {asked.figures} is no folder")
+        raise InvalidQuestion(f"--figures {asked.figures} is not a folder")
 
 
 def main(arguments: Sequence[str]) -> int:

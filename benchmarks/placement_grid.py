@@ -109,12 +109,12 @@ def read_bandwidth(path: Path) -> Bandwidth:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InvalidQuestion(f"--bandwidth {path} cannot be read: {reason}") from error
     try:
         rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines()) if any(row)]
     except csv.Error as error:
-        raise InvalidQuestion(f"--bandwidth {path} is no CSV file: {error}") from error
+        raise InvalidQuestion(f"--bandwidth {path} is not a CSV file: {error}") from error
     if not rows or len(rows[0]) < 2:
         raise InvalidQuestion(
             f"--bandwidth {path} holds no matrix: names are wanted in the first row and column, "

@@ -44,7 +44,7 @@ STRANGE_LINES: Final = (
     (r"torchtune|olmo|lingua|foundation-model-stack|litgpt|tinyllama|veomni", ("llm-foundry-", "torchtitan-")),
     (r"primus|rocm|mindspeed|mcore|megascale|galvatron|vescale|paddle", ("megatron-lm-", "megatron-core-")),
 )
-"""The same of products that are no generation, by how each trains: what it is built on, or what that resembles."""
+"""Generations of other products, by how each trains: what it is built on, or what that resembles."""
 STRANGERS: Final = re.compile(r"varuna|alpa|composer|fsdp|sailor", re.IGNORECASE)
 """Sources whose own framework is not among the generations; they get the nearest one."""
 SHARDED: Final = ("llm-foundry-", "torchtitan-")

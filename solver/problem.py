@@ -53,7 +53,7 @@ class PlanningProblem:
         for given, known in zip(self.routing, loads_of_model(self.architecture, self.routing), strict=True):
             if given.layers != known.layers:
                 raise InvalidInput(
-                    f"routing.{given.name}.layers", given.layers[0], "is no layer with experts of the model"
+                    f"routing.{given.name}.layers", given.layers[0], "is not a layer with experts of the model"
                 )
 
     def under(self, settings: RunSettings) -> PlanningProblem:

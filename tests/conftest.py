@@ -92,7 +92,7 @@ def postgres_server() -> Iterator[PostgresServer]:
     folder = Path(tempfile.mkdtemp(prefix="mwpg-", dir=quick_folder()))
     try:
         process = pgserver.get_server(folder / "data", cleanup_mode="stop")
-    except Exception as broken:  # noqa: BLE001 - whatever keeps the server from starting is no failure of ours
+    except Exception as broken:  # noqa: BLE001 - whatever keeps the server from starting is not a failure of ours
         shutil.rmtree(folder, ignore_errors=True)
         pytest.skip(f"the embedded PostgreSQL does not start here: {broken}")
     server = PostgresServer(process.get_uri(driver="psycopg"), process.get_pid())

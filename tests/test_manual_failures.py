@@ -38,7 +38,7 @@ def test_the_commands_run(
         if words[0] == "replan":
             out, err = capsys.readouterr()
             assert "2 of 2 jobs are touched." in out
-            assert "'storage-1:9100' is no part of eight-nodes" in err
+            assert "'storage-1:9100' is not part of eight-nodes" in err
             for job, lost, spare in (("pretrain", "n2", "n4"), ("tuning", "n6", "n8")):
                 hosts = plan_from_text((tmp_path / "now" / job / "plan.json").read_text()).placement.hosts
                 assert lost not in hosts

@@ -34,7 +34,7 @@ def _normal(name: str) -> str:
 def _pins(file: str) -> dict[str, tuple[int, ...]]:
     text = (ROOT / file).read_text("utf-8")
     assert PIN.sub("", re.sub(r"(?m)^(#|-r ).*\n", "", text)) == "", (
-        f"{file} has lines that are no exact pin with hashes"
+        f"{file} has lines that are not an exact pin with hashes"
     )
     return {_normal(match[1]): _version(match[2]) for match in PIN.finditer(text)}
 

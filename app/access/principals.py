@@ -63,11 +63,11 @@ ANYBODY: Final = Principal(DEFAULT_TENANT, "", frozenset(Scope))
 def scopes_of(role: str | None, scopes: Iterable[str]) -> frozenset[Scope]:
     """The scopes of a role and those named besides; raises ``InvalidInput`` where one is unknown, or none named."""
     if role is not None and role not in ROLES:
-        raise InvalidInput("role", role, "is no role", f"use one of {', '.join(ROLES)}")
+        raise InvalidInput("role", role, "is not a role", f"use one of {', '.join(ROLES)}")
     named = set(ROLES[role] if role else ())
     for scope in scopes:
         if scope not in set(Scope):
-            raise InvalidInput("scopes", scope, "is no scope", f"use some of {', '.join(Scope)}")
+            raise InvalidInput("scopes", scope, "is not a scope", f"use some of {', '.join(Scope)}")
         named.add(Scope(scope))
     if not named:
         raise InvalidInput("scopes", [], "are missing", f"name a role ({', '.join(ROLES)}), or scopes")

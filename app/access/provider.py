@@ -71,7 +71,7 @@ def _check(settings: Settings) -> None:
             )
     for value, granted in settings.oidc_roles.items():
         if granted.partition("@")[0] not in ROLES:
-            told = f"{granted!r} of {value!r} is no role; write one of {', '.join(ROLES)}, or ROLE@TENANT"
+            told = f"{granted!r} of {value!r} is not a role; write one of {', '.join(ROLES)}, or ROLE@TENANT"
             raise CannotStart(f"MESHWRIGHT_OIDC_ROLES: {told}")
 
 

@@ -41,7 +41,7 @@ def new_cookie() -> NewToken:
 
 
 def key_id_of(text: str) -> str | None:
-    """The public part of a key; ``None`` of what is no key."""
+    """The public part of a key; ``None`` of what is not a key."""
     prefix, _, rest = text.partition("_")
     key_id, _, secret = rest.partition("_")
     return key_id if f"{prefix}_" == PREFIX and key_id and secret else None

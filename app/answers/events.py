@@ -105,7 +105,7 @@ class ReceivedAnswer(ValueAnswer[ReportAnswer]):
     )
     unknown_names: Annotated[
         list[str], Computed(lambda answer: sorted({each.told_name for each in answer.events if not each.known}))
-    ] = Field(description="Names among them that are no part's: store them as aliases.", examples=[[]])
+    ] = Field(description="Names among them of no part: store them as aliases.", examples=[[]])
     unread: Annotated[list[UnreadAnswer], Given()] = Field(
         description="Entries that could not be read.", examples=[[]]
     )

@@ -22,7 +22,7 @@ ProgressT = TypeVar("ProgressT")
 
 @contextmanager
 def shown_progress(console: Console, line: Callable[[ProgressT], Text]) -> Iterator[Callable[[ProgressT], None]]:
-    """A callback that shows how far a search is, in one line; it shows nothing where ``console`` is no terminal."""
+    """A callback that shows the state of a search in one line, or nothing where ``console`` is not a terminal."""
     if not console.is_terminal:
         yield lambda _progress: None
         return

@@ -17,7 +17,7 @@ from rich.text import Text
 from app.presentation.figures import count
 
 PIPE_WIDTH: Final = 100
-"""Columns where the output is no terminal and has no width of its own."""
+"""Columns where the output is not a terminal and has no width of its own."""
 
 
 def console() -> Console:

@@ -40,7 +40,7 @@ def connect(server: str, *, key: str | None = None, timeout_s: float = TIMEOUT_S
     """
     url = httpx2.URL(server)
     if url.scheme not in ("http", "https") or not url.host:
-        raise InvalidInput("--server", server, "is no address", "write it as http://planner.example:8080")
+        raise InvalidInput("--server", server, "is not an address", "write it as http://planner.example:8080")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     return Client(httpx2.Client(base_url=server.rstrip("/"), headers=headers, timeout=timeout_s), retries=retries)
 

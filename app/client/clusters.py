@@ -39,7 +39,7 @@ class ClustersOperations(Connection):
     def replace_aliases(
         self, cluster: str, body: AliasesDocument | Mapping[str, Any], *, if_match: str | None = None
     ) -> AliasesAnswer:
-        """Store these names in place of all; they are no part of the cluster, whose version stays."""
+        """Store these names in place of all; they are not part of the cluster, whose version stays."""
         told: AliasesAnswer = self._ask(
             "PUT",
             f"/api/v1/clusters/{part(cluster)}/aliases",

@@ -42,7 +42,7 @@ class Refusal(MeshwrightError):
 
 
 class ServiceAway(MeshwrightError):
-    """The service does not answer, or what answers is no Meshwright."""
+    """The service does not answer, or what answers is not Meshwright."""
 
 
 class Connection:
@@ -190,7 +190,7 @@ def _asked_pause_s(response: httpx2.Response, default_s: float) -> float:
 
 
 def _refusal(response: httpx2.Response) -> MeshwrightError:
-    """The error of an answer that is no success."""
+    """The error of an answer that is not a success."""
     try:
         problem = response.json()
         kind = str(problem["type"]).rpartition("/")[2]
@@ -200,7 +200,7 @@ def _refusal(response: httpx2.Response) -> MeshwrightError:
         ]
         detail, request_id = str(problem["detail"]), str(problem.get("request_id", ""))
     except (ValueError, KeyError, TypeError):
-        return ServiceAway(f"{response.url} answers {response.status_code} and is no Meshwright's API")
+        return ServiceAway(f"{response.url} answers {response.status_code} and is not Meshwright's API")
     if errors:
         return InvalidDocument(errors)
     return Refusal(kind, response.status_code, detail, request_id)

@@ -359,9 +359,9 @@ def _offload(given: _Flags) -> int:
     try:
         percent = percent_said(given.has(OFFLOAD), fraction or "")
     except ValueError as error:
-        raise InvalidConfiguration(OFFLOADED, fraction, "is no share between 0 and 1") from error
+        raise InvalidConfiguration(OFFLOADED, fraction, "is not a share between 0 and 1") from error
     if not 0 <= percent <= WHOLE_OFFLOAD:
-        raise InvalidConfiguration(OFFLOADED, fraction, "is no share between 0 and 1")
+        raise InvalidConfiguration(OFFLOADED, fraction, "is not a share between 0 and 1")
     return percent
 
 
@@ -377,7 +377,9 @@ def _recomputation(given: _Flags, rows: Rows) -> dict[str, Any]:
         modules = given.words(MODULES)
         if unknown := [each for each in modules if each not in MODULES_BY_NAME]:
             known = ", ".join(MODULES_BY_NAME)
-            raise InvalidConfiguration(MODULES, unknown[0], "is no module that is priced", f"use some of {known}")
+            raise InvalidConfiguration(
+                MODULES, unknown[0], "is not a module that is priced", f"use some of {known}"
+            )
         named = {MODULES_BY_NAME[each] for each in modules}
         return {"recompute": granularity, "recompute_modules": sorted(named if named != _USUAL else ())}
     most = max(map(max, rows))

@@ -129,7 +129,7 @@ def _words(text: str) -> tuple[dict[str, int], int | None, dict[str, str]]:
 
 
 def _setting(word: str) -> dict[str, str]:
-    """A setting that is no degree, by its name in ``Configuration``."""
+    """A setting that is not a degree, by its name in ``Configuration``."""
     choice = _CHOICE.fullmatch(word)
     if choice is None or choice[1] not in ("recompute", _OFFLOAD, _EXCHANGE, *_CHOICES):
         raise _unknown(word)
@@ -144,16 +144,16 @@ def _setting(word: str) -> dict[str, str]:
         exchange, _, ranks = value.partition(":")
         if exchange not in [*ContextExchange] or not (ranks or "0").isdigit():
             known = close_name(exchange, [str(each) for each in ContextExchange])
-            raise InvalidConfiguration(name, value, "is no exchange of context ranks", known)
+            raise InvalidConfiguration(name, value, "is not an exchange of context ranks", known)
         return {"exchange_words": value}
     if value not in _CHOICES[name]:
         known = close_name(value, [str(each) for each in _CHOICES[name]])
-        raise InvalidConfiguration(name, value, "is no choice", known)
+        raise InvalidConfiguration(name, value, "is not a choice", known)
     return {name: value}
 
 
 def _unknown(word: str) -> InvalidConfiguration:
-    return InvalidConfiguration("configuration", word, "is no degree and no setting", _REMEDY)
+    return InvalidConfiguration("configuration", word, "is neither a degree nor a setting", _REMEDY)
 
 
 def _known(plan: Plan, degrees: Degrees, micro_batch: int | None, choices: dict[str, str]) -> Configuration | None:

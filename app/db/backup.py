@@ -24,7 +24,7 @@ _FILES: Final = ("jobs.sqlite", "meshwright.sqlite")
 def backup(settings: Settings, folder: Path) -> tuple[Path, ...]:
     """Copy both databases into a folder that holds no copies yet; returns the copies.
 
-    Raises ``InvalidInput`` where the databases are no files, are missing, or a copy is there already.
+    Raises ``InvalidInput`` where the databases are not files, are missing, or a copy is there already.
     """
     sources = _files(settings)
     for source in sources:
@@ -77,7 +77,7 @@ def _check_whole(copy: Path) -> None:
     except sqlite3.Error:
         whole = False
     if not whole:
-        raise InvalidInput("folder", str(copy), "is no whole copy of a database", "take another backup")
+        raise InvalidInput("folder", str(copy), "is not a whole copy of a database", "take another backup")
 
 
 def _copy(source: Path, target: Path) -> None:

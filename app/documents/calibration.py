@@ -286,7 +286,7 @@ def _problems_of_serving(name: str, rates: ServingRatesDocument) -> Iterator[Fie
     engine, _, gpu = name.rpartition("@")
     if engine not in serving_engines() or gpu not in gpu_kinds():
         remedy = "write it as vllm-0.16@H100-SXM5-80GB"
-        yield FieldProblem(f"serving.{name}", name, "is no engine generation and GPU kind", remedy)
+        yield FieldProblem(f"serving.{name}", name, "is not an engine generation and GPU kind", remedy)
     for key, each in rates.factors.items():
         path = f"serving.{name}.factors.{key}"
         if key not in QUANTITIES:
@@ -301,7 +301,7 @@ def _problems_of_serving(name: str, rates: ServingRatesDocument) -> Iterator[Fie
 
 def _unknown_framework(name: str) -> FieldProblem:
     remedy = f"describe it under descriptions; {close_name(name, list(frameworks()))}"
-    return FieldProblem(f"{Owner.FRAMEWORK}.{name}", name, "is no shipped generation", remedy)
+    return FieldProblem(f"{Owner.FRAMEWORK}.{name}", name, "is not a shipped generation", remedy)
 
 
 def _problems_of_errors(errors: ErrorsDocument) -> list[FieldProblem]:

@@ -161,7 +161,7 @@ class FrameworkSettings(Document):
 
 def _month(text: str) -> str:
     if not _MONTH.fullmatch(text):
-        raise ValueError("is no month; write it like 2026-03")
+        raise ValueError("is not a month; write it like 2026-03")
     return text
 
 
@@ -194,7 +194,7 @@ class FrameworkDescription(Document):
             problems.append(FieldProblem(f"{at}.name", self.name, problem, "give yours a name of its own"))
         if self.like not in known:
             remedy = close_name(self.like, list(known))
-            problems.append(FieldProblem(f"{at}.like", self.like, "is no shipped framework generation", remedy))
+            problems.append(FieldProblem(f"{at}.like", self.like, "is not a shipped framework generation", remedy))
         if problems:
             raise InvalidDocument(problems)
         base = known[self.like]
@@ -246,7 +246,7 @@ def to_framework(
     if reference not in known:
         near = close_name(reference, list(known)).replace("known are", "or use one of")
         remedy = f"describe it in a file (--framework-file), over HTTP in place of its name; {near}"
-        raise InvalidDocument([FieldProblem("framework", reference, "is no shipped generation", remedy)])
+        raise InvalidDocument([FieldProblem("framework", reference, "is not a shipped generation", remedy)])
     return _with(known[reference], settings, SETTINGS)
 
 

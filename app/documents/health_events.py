@@ -74,7 +74,7 @@ class LossDocument(EntityDocument):
         """Raise ``InvalidInput`` where node and part do not go with the kind."""
         node, part = self.node or "", self.part or ""
         if self.kind is EntityKind.GPU and _NUMBER.fullmatch(part) and not 0 <= int(part) < MOST_GPUS:
-            raise InvalidInput("part", part, f"is no number of a GPU, which are 0 to {MOST_GPUS - 1}")
+            raise InvalidInput("part", part, f"is not a number of a GPU, which are 0 to {MOST_GPUS - 1}")
         if self.kind is EntityKind.LINK and node and node == part:
             raise InvalidInput("part", part, "is the node itself", "name the other node of the link")
         try:

@@ -107,7 +107,7 @@ def read_counts(text: str) -> dict[int, float]:
         is_first = False
         if len(cells) > 2 or not 1 <= tokens <= LONGEST_DOCUMENT or not 0 <= count < math.inf:
             raise InvalidInput(
-                f"lengths line {number}", line, "is no length of a document", "write tokens, or tokens,count"
+                f"lengths line {number}", line, "is not a length of a document", "write tokens, or tokens,count"
             )
         counts[tokens] = counts.get(tokens, 0.0) + count
     return counts

@@ -17,5 +17,5 @@ def token_count(text: str, *, field: str) -> float:
     match = _NUMBER.fullmatch(text.strip())
     value = float(re.sub("[_,]", "", match[1])) * _FACTORS[match[2].lower()] if match else 0.0
     if not (math.isfinite(value) and 0 < value <= 1e18):
-        raise InvalidInput(field, text, "is no number of tokens", "write it like 15T, 300B or 1.5e12")
+        raise InvalidInput(field, text, "is not a number of tokens", "write it like 15T, 300B or 1.5e12")
     return value

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 CHOICE: Final = "choice-"
-"""How tags of unions begin: they are no part of the path that a user wrote."""
+"""How tags of unions begin: they are not part of the path that a user wrote."""
 LONGEST_S: Final = 1e9
 """Seconds; about thirty years: what is longer is a slip of the unit."""
 MAX_PROBLEMS: Final = 20
@@ -263,7 +263,7 @@ def _fields_at(kind: Any, location: Sequence[str | int]) -> list[str]:
     places = _choices(kind)
     for part in location:
         inner = [each for place in places for each in _inside(place, part)]
-        # What is no field is the name of a choice that pydantic made, or a step that is not in the annotation.
+        # What is not a field is the name of a choice that pydantic made, or a step that is not in the annotation.
         places = inner or [place for place in places if _name_of(place) == part] or places
     names = [name for place in places if (model := _model(place)) is not None for name in model.model_fields]
     return list(dict.fromkeys(names))

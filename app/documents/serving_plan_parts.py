@@ -357,5 +357,7 @@ class RemedyDocument(ValueDocument[Remedy]):
     """One change that would help, by itself."""
 
     kind: RemedyKind = Field(description="What to change.", examples=["token_limit"])
-    value: float | None = Field(description="To what, in SI units; null where it is no figure.", examples=[0.011])
+    value: float | None = Field(
+        description="New value in SI units; null where it is not a figure.", examples=[0.011]
+    )
     name: str = Field(description="Name of a kind or format; may be empty.", examples=[""])

@@ -168,7 +168,7 @@ def read_lines(
                 )
             yield Line(reader.line_num, dict(zip(head, (cell.strip() for cell in cells), strict=False)))
     except csv.Error as error:
-        raise InvalidInput(f"line {reader.line_num}", "", f"is no CSV: {error}", "check its quotes") from error
+        raise InvalidInput(f"line {reader.line_num}", "", f"is not CSV: {error}", "check its quotes") from error
 
 
 def _check_head(head: Sequence[str], known: Sequence[str], required: Collection[str], what: str) -> None:

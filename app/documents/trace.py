@@ -143,7 +143,7 @@ def _rows(text: str) -> Iterator[Mapping[str, Any]]:
                     raise InvalidWorkload(_FIELD, ", ".join(more)[:60], problem, remedy)
                 yield cells
         except csv.Error as error:
-            raise InvalidWorkload(_FIELD, None, f"is no CSV: {error}", "check its quotes") from error
+            raise InvalidWorkload(_FIELD, None, f"is not CSV: {error}", "check its quotes") from error
         return
     for row, line in enumerate((each for each in text.splitlines() if each.strip()), start=1):
         try:
@@ -171,7 +171,7 @@ def _arrival(cell: object, columns: _Columns, row: int) -> float:
         try:
             time = datetime.fromisoformat(cell.strip())
         except ValueError as error:
-            problem = f"row {row}: {columns.arrival} is no time"
+            problem = f"row {row}: {columns.arrival} is not a time"
             raise InvalidWorkload(_FIELD, cell[:60], problem, "write it like 2023-11-16 18:17:03.97") from error
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
     found = _number(cell)

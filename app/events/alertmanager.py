@@ -56,7 +56,7 @@ def read_alertmanager(body: bytes, now: datetime) -> Reported:
     value = json_value(body)
     if not isinstance(value, Mapping) or "alerts" not in value:
         remedy = "set this address as url of a webhook_config of Alertmanager"
-        raise InvalidInput("alerts", None, "is missing: this is no webhook of Alertmanager", remedy)
+        raise InvalidInput("alerts", None, "is missing: this is not a webhook of Alertmanager", remedy)
     taken = ReportCollector(now)
     for index, each in enumerate(listed(value["alerts"], path="alerts")):
         with taken.entry(f"alerts[{index}]"):
@@ -96,7 +96,7 @@ def _state(name: str, rule: AlertRule | None, labels: Mapping[str, str]) -> Heal
     told = labels.get(f"{OWN_LABELS}state", "").strip().casefold()
     if told:
         if told not in {*HealthState, "none"} or told == HealthState.RECOVERED:
-            raise InvalidInput(f"labels.{OWN_LABELS}state", told, "is no state", _REMEDY)
+            raise InvalidInput(f"labels.{OWN_LABELS}state", told, "is not a state", _REMEDY)
         return None if told == "none" else HealthState(told)
     if (xid := _xid(labels)) is not None:
         return state_of_xid(xid)
@@ -116,7 +116,7 @@ def _entity(rule: AlertRule | None, labels: Mapping[str, str], state: HealthStat
     if own := labels.get(f"{OWN_LABELS}kind", "").strip().casefold():
         if own not in {*EntityKind}:
             raise InvalidInput(
-                f"labels.{OWN_LABELS}kind", own, "is no kind of part", f"one of {', '.join(EntityKind)}"
+                f"labels.{OWN_LABELS}kind", own, "is not a kind of part", f"one of {', '.join(EntityKind)}"
             )
         kind = EntityKind(own)
         part = part or _part(kind, labels)

@@ -73,11 +73,11 @@ class _Event(Payload):
 
 
 def read_aws_health(body: bytes, now: datetime) -> Reported:
-    """The instances that an event names; raises ``InvalidInput`` where the body is no event of EventBridge."""
+    """The instances that an event names; raises ``InvalidInput`` where the body is not an event of EventBridge."""
     value = _unwrapped(json_value(body))
     events = listed(value, path=BODY) if isinstance(value, list) else [value]
     if not any(isinstance(each, Mapping) and "detail-type" in each for each in events):
-        raise InvalidInput("detail-type", None, "is missing: this is no event of EventBridge", _REMEDY)
+        raise InvalidInput("detail-type", None, "is missing: this is not an event of EventBridge", _REMEDY)
     taken = ReportCollector(now)
     for index, each in enumerate(events):
         path = f"[{index}]" if isinstance(value, list) else ""

@@ -37,7 +37,7 @@ RULES: Final = frozenset({XID_GAUGE, _XID_COUNT, *_CLOCKS, _EVENTS, _HEALTH, _LI
 """The figures that are looked at."""
 
 Found = tuple[str, HealthState | None, str]
-"""Code, state and text; without a state it is no finding, and the GPU is not said to be well either."""
+"""Code, state and text; without a state it is not a finding, and the GPU is not said to be well either."""
 
 
 def finding_of(name: str, value: float, labels: Mapping[str, str]) -> Found | None:

@@ -68,7 +68,7 @@ def read_nvsentinel(body: bytes, now: datetime) -> Reported:
         with taken.entry(path):
             _take(entry(_Event, each, path=path), taken)
     if not found:
-        raise InvalidInput("nodeName", None, "is missing: this is no health event of NVSentinel", _REMEDY)
+        raise InvalidInput("nodeName", None, "is missing: this is not a health event of NVSentinel", _REMEDY)
     return taken.done()
 
 

@@ -158,7 +158,7 @@ class ReportCollector:
         """
         told, part = told.strip(), part.strip()
         if (kind is EntityKind.SWITCH) != (not told) or (told and not is_host(told)):
-            raise InvalidInput("node", _shown(told), "is no name of one node", "name the node that it is about")
+            raise InvalidInput("node", _shown(told), "is not a name of one node", "name the node that it is about")
         if kind is not EntityKind.NODE and not (part and part.isprintable() and len(part) <= _LONGEST_PART):
             raise InvalidInput("part", _shown(part), f"must say which {kind}", "give its number or name")
         if kind is EntityKind.LINK and (part == told or not is_host(part)):

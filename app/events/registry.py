@@ -26,6 +26,6 @@ def adapter_named(name: str) -> Adapter:
     """The adapter of that name; raises ``InvalidInput``."""
     if name not in ADAPTERS:
         raise InvalidInput(
-            "adapter", name, "is no format of reports that we read", close_name(name, list(ADAPTERS))
+            "adapter", name, "is not a format of reports that we read", close_name(name, list(ADAPTERS))
         )
     return ADAPTERS[name]

@@ -44,7 +44,7 @@ class _Entry:
 
 
 def read_slurm(body: bytes, now: datetime) -> Reported:
-    """The nodes of a body; raises ``InvalidInput`` where it is no output of Slurm."""
+    """The nodes of a body; raises ``InvalidInput`` where it is not output of Slurm."""
     taken = ReportCollector(now)
     text = decode(body, what=BODY)
     entries = _json_entries(json_value(body)) if text.lstrip()[:1] == "{" else _text_entries(text)
@@ -60,7 +60,7 @@ def read_slurm(body: bytes, now: datetime) -> Reported:
             left -= len(nodes)
             _note(said, nodes, states)
     if not understood:
-        raise InvalidInput(BODY, clean(text[:200], 60), "is no output of Slurm that we read", _SEND)
+        raise InvalidInput(BODY, clean(text[:200], 60), "is not output of Slurm that we read", _SEND)
     for node, (state, words, at) in states.items():
         with taken.entry(node):
             told = digest(node, state, words, str(at or taken.now))
@@ -86,7 +86,7 @@ def _note(said: _Entry, nodes: Sequence[str], states: dict[str, tuple[HealthStat
     """
     state = said.told or state_of(said.states)
     if state is None:
-        raise InvalidInput("state", said.states, "is no state of a node that we know", "see the table of states")
+        raise InvalidInput("state", said.states, "is not a state of a node that we know", "see the table of states")
     words = ": ".join(filter(None, (said.states, said.reason)))
     bad = state is not HealthState.RECOVERED
     for node in nodes:

@@ -101,7 +101,7 @@ class View:
         """
         for field in fields(options):
             if (value := getattr(options, field.name)) != getattr(DEFAULTS, field.name):
-                problem = f"is no option of {self.name}, which takes none"
+                problem = f"is not an option of {self.name}, which takes none"
                 raise InvalidInput(f"options.{field.name}", value, problem, "leave it out")
         return (ExportFile(self.file_name, self.render(plan)),)
 

@@ -193,7 +193,7 @@ def _read_megatron(files: Files) -> ExpertSlots:
     tree = json.loads(file_named(files, "expert_order.json"))
     table = {number(layer, "layer"): order for layer, order in tree["order"].items()}
     if any(sorted(order) != list(range(len(order))) for order in table.values()):
-        raise unreadable("exports.order", "", "is no permutation")
+        raise unreadable("exports.order", "", "is not a permutation")
     return _slots_of(table, tree["expert_model_parallel_size"])
 
 

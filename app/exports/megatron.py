@@ -176,7 +176,7 @@ def environment_lines(launch: Launch) -> list[str]:
 
 
 def _exchange(configuration: Configuration) -> list[Flag]:
-    """Flags of how context ranks exchange, where that is no ring."""
+    """Flags of how context ranks exchange, where that is not a ring."""
     exchange = configuration.context_exchange
     if exchange is ContextExchange.RING:
         return []

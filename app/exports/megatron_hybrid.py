@@ -86,7 +86,7 @@ def pattern_flags(model: Architecture, configuration: Configuration, release: in
     name, rows, blocks = release_name(release), configuration.stage_layers, blocks_of(model)
     if blocks is None:
         remedy = "plan with framework transformers-2025"
-        raise unsupported(name, "model", model.name, "its layers are no single blocks as Nemotron-H's", remedy)
+        raise unsupported(name, "model", model.name, "its layers are not single blocks as Nemotron-H's", remedy)
     if "E" in blocks and release < _EXPERTS_SINCE:
         remedy = f"plan with framework {generation_with(_EXPERTS_SINCE)}, or a newer one"
         raise unsupported(name, "model", model.name, f"blocks of experts came with 0.{_EXPERTS_SINCE}", remedy)

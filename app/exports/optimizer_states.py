@@ -40,7 +40,7 @@ def states_said(
     try:
         master, first, second = MasterFormat(formats[0]), MomentFormat(formats[1]), MomentFormat(formats[2])
     except ValueError as error:
-        raise unreadable("exports.optimizer_states", formats, "are no formats of Megatron's Adam") from error
+        raise unreadable("exports.optimizer_states", formats, "are not formats of Megatron's Adam") from error
     if master is MasterFormat.FP32 and in_bf16 and not sharded_parameters and not offloaded:
         master = MasterFormat.REMAINDER
     return OptimizerStates(first, second, master)

@@ -69,7 +69,7 @@ class Options:
                     f"options.{name}", value, "is not one plain word", "use letters, digits and . _ / : @ -"
                 )
         if self.shared_memory and not _QUANTITY.fullmatch(self.shared_memory):
-            raise InvalidInput("options.shared_memory", self.shared_memory, "is no size", "write it like 64Gi")
+            raise InvalidInput("options.shared_memory", self.shared_memory, "is not a size", "write it like 64Gi")
         if self.rdma_resource == self.gpu_resource:
             raise InvalidInput("options.rdma_resource", self.rdma_resource, "is the resource of the GPUs")
         for name, least, most in (("port", 1, 65_535), ("rdma_count", 1, 1_000), ("cpus_per_gpu", 0, 10_000)):

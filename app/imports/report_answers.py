@@ -74,7 +74,7 @@ class FileAnswer(ValueAnswer[Reading]):
     name: Annotated[str, Holds("file")] = Field(
         description="Its name; of a member of an archive, archive/member.", examples=["a.log"]
     )
-    line_count: Annotated[int, Holds("lines")] = Field(description="Lines; 0 where it is no text.", examples=[33])
+    line_count: Annotated[int, Holds("lines")] = Field(description="Lines; 0 where it is not text.", examples=[33])
     sections: Annotated[list[SectionAnswer], Given()] = Field(
         description="What was recognised; empty where nothing was."
     )

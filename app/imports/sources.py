@@ -53,7 +53,7 @@ class SentFile:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """``sources`` to be read, and a reading with nothing but its refusal for each file that is no text."""
+    """``sources`` to be read, and a reading with nothing but its refusal for each file that is not text."""
 
     sources: tuple[Source, ...]
     refused: tuple[Reading, ...]
@@ -190,7 +190,7 @@ def _source(file: SentFile) -> Source:
 
 
 def decoded(file: SentFile) -> str:
-    """The text of a log: single bytes that are no UTF-8 are replaced, and what is no text at all is refused."""
+    """The text of a log: single bytes that are not UTF-8 are replaced, and what is not text at all is refused."""
     if len(file.data) > MAX_TEXT_BYTES:
         size = f"is {len(file.data) / MIB:.1f} MiB, more than the {MAX_TEXT_BYTES // MIB} MiB accepted"
         raise InvalidInput(file.name, len(file.data), size, "split the file")

@@ -52,7 +52,7 @@ def unused_answers(
     check("ranks", answers.ranks, _places(facts, answers.ranks, matrices=True), where)
     check("nodes", answers.nodes, _places(facts, answers.nodes, matrices=False), where)
     doubts = {doubt.key for doubt in proposal.doubts} if answers.accepted else set()
-    check("accepted", sorted(answers.accepted), doubts, "is no doubt of these files")
+    check("accepted", sorted(answers.accepted), doubts, "is not a doubt of these files")
     return (*found, *_chosen(answers, facts, proposal, known))
 
 

@@ -181,7 +181,7 @@ def _read(child: Child, lines: queue.SimpleQueue[bytes | None]) -> None:
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
-    """The object on a line; anything else that gets onto the output is no message."""
+    """The object on a line; anything else that gets onto the output is not a message."""
     try:
         message = json.loads(line)
     except ValueError:

@@ -67,7 +67,7 @@ def settings(
     *,
     host_bytes: float = 0.0,
 ) -> tuple[tuple[str, str], ...]:
-    """The settings of the framework that are no degrees; ``gpu_kinds``: of each stage, where they differ.
+    """The settings of the framework that are not degrees; ``gpu_kinds``: of each stage, where they differ.
 
     ``host_bytes``: the most that a GPU offloads.
     """

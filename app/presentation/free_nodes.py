@@ -1,4 +1,4 @@
-"""Free nodes that are no spares, as a decision on failures offers them."""
+"""Free nodes that are not spares, as a decision on failures offers them."""
 
 from __future__ import annotations
 

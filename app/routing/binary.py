@@ -102,7 +102,7 @@ def npy_of(name: str, data: bytes) -> NDArray[Any]:
         )
         shape, by_columns, dtype = read_header(stream, max_header_size=_LONGEST_HEADER)
     except _NO_HEADER as error:
-        problem = f"is no array of numpy: {error}"[:200]
+        problem = f"is not an array of numpy: {error}"[:200]
         raise InvalidInput(name, "", problem, _AGAIN) from error
     if dtype.kind not in "iuf":
         raise InvalidInput(name, str(dtype)[:60], "must be an array of numbers", _AGAIN)
@@ -178,7 +178,7 @@ def _array(
 
 
 def _entries(data: bytes) -> list[str]:
-    """The names in a zip archive; none where the bytes are no archive."""
+    """The names in a zip archive; none where the bytes are not an archive."""
     if not data.startswith(_ZIP):
         return []
     try:

@@ -40,7 +40,7 @@ def decode_cursor(cursor: str, *kinds: type[str | float | datetime]) -> tuple[An
     """The keys in a cursor; raises ``InvalidInput`` for one that we did not make."""
     try:
         keys = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        # Half a pair of surrogates is no text.
+        # Half a pair of surrogates is not text.
         json.dumps(keys, ensure_ascii=False, allow_nan=False).encode()
         return tuple(_key(key, kind) for key, kind in zip(keys, kinds, strict=True))
     except (ValueError, TypeError, OverflowError, RecursionError):

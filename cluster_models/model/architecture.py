@@ -75,7 +75,7 @@ class Architecture:
 
     ``prediction_layers`` counts multi-token prediction layers (DeepSeek-V3, arXiv 2412.19437, section 2.2): each a
     projection of hidden state and next embedding to one width and a decoder layer like the last, trained beside
-    the model and planned for; they are no part of ``layers``, ``parameters()`` or the FLOPs counted per model.
+    the model and planned for; they are not part of ``layers``, ``parameters()`` or the FLOPs counted per model.
     """
 
     name: str

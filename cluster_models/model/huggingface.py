@@ -217,7 +217,7 @@ def _head_size(config: Config, hidden: int, heads: int, latent: LatentAttention 
         return count(config, "head_dim")
     if hidden % heads:
         raise InvalidModel(
-            "model.head_dim", None, f"hidden width {hidden} is no multiple of {heads} heads", "state head_dim"
+            "model.head_dim", None, f"hidden width {hidden} is not a multiple of {heads} heads", "state head_dim"
         )
     return hidden // heads
 

@@ -83,7 +83,7 @@ class ExpertKeys:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Layers in a file that are no plain transformer's; fields as in ``Architecture``."""
+    """Layers in a file other than a plain transformer's; fields as in ``Architecture``."""
 
     mixers: tuple[Mixer, ...] = ()
     mlps: tuple[Mlp, ...] = ()

@@ -70,7 +70,7 @@ class ReinforcementWorkload:
             problem = "needs an engine on nodes of its own, which arrangements leaves out"
             raise InvalidWorkload("workload.staleness_steps", self.staleness, problem, "allow separate, or say 0")
         if not self.training.method.is_policy:
-            raise InvalidWorkload("workload.training.method", str(self.training.method), "is no update of a policy")
+            raise InvalidWorkload("workload.training.method", str(self.training.method), "updates no policy")
         if self.training.adapters is not None:
             remedy = "leave them out: all weights are trained and moved"
             raise InvalidWorkload(

@@ -201,7 +201,7 @@ def _of_model(architecture: Architecture, experts: int, given: ExpertLoads) -> E
     if given.layers == tuple(range(len(sparse))):
         return replace(given, layers=sparse)
     problem = (
-        f"is no layer with experts: {architecture.name} has {len(sparse)} of them, {sparse[0]} to {sparse[-1]}"
+        f"is not a layer with experts: {architecture.name} has {len(sparse)} of them, {sparse[0]} to {sparse[-1]}"
     )
     remedy = f"number decoder layers from 0, or give one row for each of the {len(sparse)}"
     raise InvalidInput(f"routing.{given.name}.layers", wrong[0], problem, remedy)

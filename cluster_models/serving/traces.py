@@ -90,7 +90,7 @@ class Trace:
         span = self.arrivals_s[-1] - self.arrivals_s[0]
         if span <= 0:
             every = f"its {self.requests} requests all arrive" if self.requests > 1 else "its only request arrives"
-            problem = f"{every} at {self.arrivals_s[0]:g} s, which is no rate"
+            problem = f"{every} at {self.arrivals_s[0]:g} s, which is not a rate"
             raise InvalidWorkload("workload.trace", None, problem, "give two arrivals at least, at different times")
         return (self.requests - 1) / span
 

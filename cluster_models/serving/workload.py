@@ -295,7 +295,7 @@ def _traced_classes(trace: Trace, limited: Sequence[RequestClass]) -> Iterator[R
     for index, each in enumerate(limited):
         if each.name not in names:
             known = f"the trace names {', '.join(names)}" if names else "give the trace a column class"
-            raise InvalidWorkload(f"workload.classes[{index}].name", each.name, "is no class of the trace", known)
+            raise InvalidWorkload(f"workload.classes[{index}].name", each.name, "is not one of the trace", known)
     limits = {each.name: each for each in limited}
     for name in names:
         rows = [row for row, own in enumerate(trace.classes) if own == name]

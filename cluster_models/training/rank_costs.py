@@ -66,7 +66,7 @@ class StageMemory:
     fragmentation_bytes: float
     limit_bytes: float
     host_bytes: float = 0.0
-    """Bytes in the node's memory, which are no part of the total."""
+    """Bytes in the node's memory, which are not part of the total."""
     disk_bytes: float = 0.0
     """The same on its disks."""
 

@@ -68,7 +68,7 @@ def recomputable_modules(
 
 
 def default_modules(framework: Framework) -> frozenset[RecomputeModule]:
-    """The modules of selective recomputation where none is named; empty where its parts are no modules."""
+    """The modules of selective recomputation where none is named; empty where its parts are not modules."""
     if framework.selective_recompute is SelectiveRecompute.ATTENTION_CORE:
         return frozenset({RecomputeModule.CORE_ATTENTION})
     return frozenset()
@@ -96,7 +96,7 @@ def read_recomputation(text: str) -> tuple[Recompute, frozenset[RecomputeModule]
     """Policy, modules and layers of such words; raises ``InvalidConfiguration``."""
     name, _, rest = text.strip().casefold().partition(":")
     if name not in tuple(Recompute):
-        raise InvalidConfiguration("recompute", text, "is no policy", f"use one of {', '.join(Recompute)}")
+        raise InvalidConfiguration("recompute", text, "is not a policy", f"use one of {', '.join(Recompute)}")
     policy, modules, layers = Recompute(name), frozenset[RecomputeModule](), 0
     if rest.isdecimal() and rest.isascii():
         layers = int(rest[:9])
@@ -104,7 +104,7 @@ def read_recomputation(text: str) -> tuple[Recompute, frozenset[RecomputeModule]
         names = rest.replace(",", "+").split("+")
         if unknown := [each for each in names if each not in MODULES_BY_NAME]:
             known = ", ".join(MODULES_BY_NAME)
-            raise InvalidConfiguration("recompute", unknown[0], "is no module", f"use some of {known}")
+            raise InvalidConfiguration("recompute", unknown[0], "is not a module", f"use some of {known}")
         modules = frozenset(MODULES_BY_NAME[each] for each in names)
     checked_recomputation(policy, modules, layers)
     return policy, modules, layers

@@ -20,7 +20,7 @@ class Simplicity(StrEnum):
     EVEN_LAYERS = "even_layers"
     """The same number of layers on all stages."""
     POWERS_OF_TWO = "powers_of_two"
-    """Fewer sizes that are no power of two."""
+    """Fewer sizes that are not a power of two."""
     VIRTUAL_STAGES = "virtual_stages"
     """Fewer virtual stages."""
     MEMORY_OPTIONS = "memory_options"

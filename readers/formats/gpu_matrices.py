@@ -56,7 +56,7 @@ def header_of(text: str) -> tuple[str, ...] | None:
 
 
 def read_table(lines: Sequence[Line], start: int, *, square: bool = True) -> Table | None:
-    """The table whose header is the line at index ``start``; ``None`` where that line is no header.
+    """The table whose header is the line at index ``start``; ``None`` where that line is not a header.
 
     A square table that has fewer rows than columns was cut short.
     """

@@ -60,7 +60,7 @@ def read_nhc(source: Source, lines: tuple[Line, ...]) -> Contents:
     if facts and host is None:
         sentence, remedy = "the checks do not say on which node they ran", "name the node that the file is from"
         doubts = (note("host-unknown", lines[0].number, sentence, remedy),)
-    return Contents(tuple(facts), refused_runs(odd, "the line is no result of a check", _SEND_NHC), doubts)
+    return Contents(tuple(facts), refused_runs(odd, "the line is not a result of a check", _SEND_NHC), doubts)
 
 
 _SEND_NHC: Final = "send the health check's log with its lines of SUCCESS and ERROR"

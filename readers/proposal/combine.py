@@ -136,13 +136,13 @@ def _host_names(fact: Fact) -> tuple[str, ...]:
 
 
 def _note_strangers(facts: Sequence[Fact], hosts: Hosts, notes: Notes) -> None:
-    """Keep aside what files say of hosts that are no nodes: storage, login, hosts without GPUs."""
+    """Keep aside what files say of hosts that are not nodes: storage, login, hosts without GPUs."""
     for fact in facts:
         if isinstance(fact, SwitchFact):
             strangers = tuple(host for host in fact.hosts if hosts.named(host) is None)
             if strangers and hosts.nodes:
                 shown = ", ".join(strangers[:5]) + (" ..." if len(strangers) > 5 else "")
-                count = f"{len(strangers)} of {len(fact.hosts)} hosts under {fact.name} are no nodes here: {shown}"
+                count = f"{len(strangers)} of {len(fact.hosts)} hosts under {fact.name} are not nodes here: {shown}"
                 notes.aside(replace(fact, hosts=strangers), count)
         elif isinstance(fact, HostFact) and fact.names and not hosts.of_record(fact) and fact.gpu_count != 0:
             notes.aside(fact, "no other file shows that host to have GPUs")

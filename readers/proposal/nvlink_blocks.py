@@ -22,7 +22,7 @@ Claims = Mapping[str, dict[str, list[Claim]]]
 
 
 def keep_nvlink_blocks(claims: Claims, answers: Answers, notes: Notes) -> None:
-    """Drop claims of blocks that are no NVLink domains, or of nodes whose domain a ClusterUUID tells."""
+    """Drop claims of blocks that are not NVLink domains, or of nodes whose domain a ClusterUUID tells."""
     blocks: dict[tuple[str, str], list[Claim]] = {}
     for fields in claims.values():
         said = fields.pop(_DOMAIN, [])

@@ -50,7 +50,7 @@ _LAYERS: Final = ("layers", "layer_ids", "layers_counted")
 _TABLES: Final = ("transitions", "coactivation")
 _OF_EPLB: Final = ("log2phy", "logcnt", "logical_to_all_physical_map", "num_replicas")
 _BESIDE: Final = frozenset({*_LAYERS, *_TABLES, *physical_maps.KEYS, *_OF_EPLB, "tokens"})
-"""Keys that are no workload by themselves."""
+"""Keys that are not a workload by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def _tables(source: RoutingSource, place: str, value: Any, rows: Rows, notices: 
             or not np.isfinite(table).all()
             or (table < 0).any()
         ):
-            sentence = f"is no table of {experts} x {experts} counts of one of {last} rows"
+            sentence = f"is not a table of {experts} x {experts} counts of one of {last} rows"
             remedy = "number tables by the rows of counts, from 0; leave out what is not known"
             notices.append(note_in("table-left-out", source.name, f"{place}[{key}]", sentence, remedy))
         else:

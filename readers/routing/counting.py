@@ -39,7 +39,7 @@ class TraceCounts:
 def ids_of(source: RoutingSource, place: str, value: Any) -> Ids:
     """(tokens, layers, selections) of lists or an array; shorter lists are filled up with -1.
 
-    Raises ``InvalidInput`` for other shapes and for what are no whole numbers.
+    Raises ``InvalidInput`` for other shapes and other than whole numbers.
     """
     found = array_of(value)
     if found is None:
@@ -58,7 +58,7 @@ def ids_of(source: RoutingSource, place: str, value: Any) -> Ids:
     odd = np.argwhere(~np.isfinite(found) | (found != np.floor(found)) | (np.abs(found) >= 2.0**53))
     if len(odd):
         where = "".join(f"[{index}]" for index in odd[0])
-        raise unusable(source, place + where, found[tuple(odd[0])], "is no expert id", _REMEDY)
+        raise unusable(source, place + where, found[tuple(odd[0])], "is not an expert id", _REMEDY)
     return np.maximum(found.astype(np.int64), -1)
 
 
@@ -158,10 +158,12 @@ def _filled(source: RoutingSource, place: str, value: Any) -> NDArray[np.float64
                     continue
                 if isinstance(expert, bool) or not isinstance(expert, int | float):
                     where = f"{place}[{token}][{layer}][{slot}]"
-                    raise unusable(source, where, str(expert)[:60], "is no expert id", _REMEDY)
+                    raise unusable(source, where, str(expert)[:60], "is not an expert id", _REMEDY)
                 try:
                     found[token, layer, slot] = expert
                 except OverflowError as error:
                     where = f"{place}[{token}][{layer}][{slot}]"
-                    raise InvalidInput(f"{source.name}: {where}", "999...", "is no expert id", _REMEDY) from error
+                    raise InvalidInput(
+                        f"{source.name}: {where}", "999...", "is not an expert id", _REMEDY
+                    ) from error
     return found

@@ -72,7 +72,7 @@ def rows_of(source: RoutingSource, place: str, value: Any, layers: Sequence[int]
     """The usable rows of counts by layer: lists, an array, or a mapping from layer numbers.
 
     Rows of zeros, empty rows and ``null`` are dense layers and left out without a word, though their numbers stay
-    theirs.  Rows with a value that is no count, and rows of another length than most, are left out with a notice.
+    theirs.  Rows with a value that is not a count, or of another length than most, are left out with a notice.
     ``layers`` numbers the rows where the file does.  Raises ``InvalidInput`` where no row is left.
     """
     numbered = _numbered(source, place, value, layers)
@@ -252,15 +252,15 @@ def _row(row: Any, experts: int) -> Counts | tuple[str, str]:
             dense[index] = item
         row = dense
     if (length := _length(row)) != experts or not isinstance(row, list | np.ndarray):
-        return "", f"has {length} counts where the model has {experts}" if length else "is no list of counts"
+        return "", f"has {length} counts where the model has {experts}" if length else "is not a list of counts"
     found = array_of(row)
     if found is None or found.ndim != 1:
         index = next((index for index, item in enumerate(row) if not _is_number(item)), 0)
-        return f"[{index}]", f"is no number: {str(row[index])[:40]}"
+        return f"[{index}]", f"is not a number: {str(row[index])[:40]}"
     counts = found.astype(np.float64)
     bad = np.flatnonzero(~np.isfinite(counts) | (counts < 0))
     if len(bad):
-        return f"[{bad[0]}]", f"is no count: {counts[bad[0]]:g}"
+        return f"[{bad[0]}]", f"is not a count: {counts[bad[0]]:g}"
     return counts
 
 

@@ -76,7 +76,7 @@ def table_of(source: RoutingSource, place: str, value: Any) -> NDArray[np.int64]
         bad = np.argwhere(~((found >= 0) & (found < MOST_EXPERTS) & (found == np.floor(found))))
     if len(bad):
         layer, slot = bad[0]
-        raise unusable(source, f"{place}[{layer}][{slot}]", found[layer, slot], "is no expert", _REMEDY)
+        raise unusable(source, f"{place}[{layer}][{slot}]", found[layer, slot], "is not an expert", _REMEDY)
     if len(found) > MOST_LAYERS:
         raise unusable(source, place, len(found), f"has more than {MOST_LAYERS} layers", _REMEDY)
     table = found.astype(np.int64)

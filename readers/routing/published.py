@@ -87,7 +87,7 @@ def _transitions(
             or not np.isfinite(table).all()
             or (table < 0).any()
         ):
-            sentence = "is no table of counts between two of the layers, one after the other"
+            sentence = "is not a table of counts between two of the layers, one after the other"
             remedy = "name the layers in layer_pairs, and count every pair of experts"
             notices.append(note_in("transitions-left-out", source.name, f"{place}[{index}]", sentence, remedy))
             continue

@@ -113,7 +113,7 @@ def _sum_of_passes(
             or (found < 0).any()
             or (total is not None and found.shape != total.shape)
         ):
-            sentence = "is no table of counts of the same layers and slots as the passes before it"
+            sentence = "is not a table of counts of the same layers and slots as the passes before it"
             notices.append(note_in("pass-left-out", source.name, f"records[{index}]", sentence, _REMEDY))
             continue
         total = found.astype(np.float64) if total is None else total + found

@@ -148,17 +148,17 @@ def _entry(
     for what, most in (("layer", MOST_LAYERS), ("expert", (experts or MOST_EXPERTS) - 1)):
         value = _whole(row.cells[columns[what]], most)
         if value is None:
-            return f"{what} is no number from 0 to {most}: {row.cells[columns[what]][:40]}"
+            return f"{what} is not a number from 0 to {most}: {row.cells[columns[what]][:40]}"
         place.append(value)
     following = -1
     if "next" in columns and (cell := row.cells[columns["next"]]):
         value = _whole(cell, (experts or MOST_EXPERTS) - 1)
         if value is None:
-            return f"next_expert is no expert: {cell[:40]}"
+            return f"next_expert is not an expert: {cell[:40]}"
         following = value
     count = finite(row.cells[columns["count"]])
     if count is None or count < 0:
-        return f"count is no number from 0 on: {row.cells[columns['count']][:40]}"
+        return f"count is not a number from 0 on: {row.cells[columns['count']][:40]}"
     name = row.cells[columns["workload"]] if "workload" in columns else ""
     return name[:100], (place[0], place[1], following), count
 

@@ -65,7 +65,7 @@ def _read(source: RoutingSource) -> RoutingContents:
             row = array_of(value)
             problem = "" if row is None else _problem(row, experts)
             if parts is None or row is None or problem or int(parts[2]) > MOST_LAYERS:
-                sentence = problem or "is no row of counts under <iteration>_<layer>"
+                sentence = problem or "is not a row of counts under <iteration>_<layer>"
                 notices.append(note_in("row-left-out", source.name, f"{name}[{key}]", sentence, _REMEDY))
                 continue
             layer = int(parts[2])
@@ -83,7 +83,7 @@ def _read(source: RoutingSource) -> RoutingContents:
 def _problem(row: Any, experts: int) -> str:
     if row.ndim != 1 or len(row) != experts:
         return f"has the shape {row.shape} where there are {experts} experts"
-    return "" if np.isfinite(row).all() and (row >= 0).all() else "holds what is no count"
+    return "" if np.isfinite(row).all() and (row >= 0).all() else "holds what is not a count"
 
 
 FORMAT: Final = RoutingFormat("tensorrt-llm", "TensorRT-LLM's expert statistics (safetensors)", _fits, _read)

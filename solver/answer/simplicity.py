@@ -62,14 +62,14 @@ def _is_uneven(layout: Layout) -> bool:
 
 
 def _is_odd(sizes: IntArray) -> IntArray:
-    """1 where a size is no power of two."""
+    """1 where a size is not a power of two."""
     return ((sizes & (sizes - 1)) > 0).astype(np.int64)
 
 
 def _memory_options(batch: CandidateBatch) -> IntArray:
     """(n,) options in use: recomputation, each module named, a limit to some layers, groups of shards, offload.
 
-    An exchange of context ranks that is no ring counts as one.
+    An exchange of context ranks that is not a ring counts as one.
     """
     named = sum((batch.modules & bit > 0 for bit in MODULE_BITS.values()), np.zeros(len(batch), dtype=np.int64))
     return np.asarray(

@@ -63,7 +63,7 @@ def survives(plan: Plan, recovery: RecoveryPolicy, cluster: Cluster) -> tuple[Fa
     By label: ``PHYSICAL_LABELS`` and those of the switches, of the workload's rules and of what it asks to survive,
     as far as all hosts carry them.  One that parts the hosts as another does is told only if it was asked for.  A
     checkpoint in another node's memory counts as a copy where ``recovery`` keeps one.  Empty for plans made by hand
-    without a model.  Raises ``InvalidCluster`` where a host is no node of the cluster.
+    without a model.  Raises ``InvalidCluster`` where a host is not a node of the cluster.
     """
     if plan.architecture is None or plan.workload is None:
         return ()

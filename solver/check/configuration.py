@@ -179,7 +179,7 @@ def _batch_rules(configuration: Configuration, workload: TrainingWorkload) -> It
     if workload.adapters is not None and str(configuration.schedule) in ("zero_bubble", "zb_v", "dualpipe_v"):
         yield f"Schedule {configuration.schedule} splits backward passes, but frozen weights have no gradients."
     if micro_batch % 2 and workload.method.is_paired:
-        yield f"The micro-batch is {micro_batch} sequences, which are no pairs of two."
+        yield f"The micro-batch is {micro_batch} sequences, which do not make pairs."
     micro_batches = configuration.micro_batches(workload.global_batch)
     fewest = workload.framework.fewest_micro_batches(degrees.pipeline)
     if micro_batches < fewest:

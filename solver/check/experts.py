@@ -83,9 +83,9 @@ def _balance_rules(slots: ExpertSlots, plan: Plan, problem: PlanningProblem) -> 
             yield from _differs(f"{what}imbalance under {said.name}", value, found)
     yield from _layer_rules(balance, problem.routing, placed, natural, slots.ranks)
     if not (math.isfinite(balance.leaving_copies) and balance.leaving_copies >= 0):
-        yield f"Copies that leave a domain are {balance.leaving_copies}, which is no amount."
+        yield f"Copies that leave a domain are {balance.leaving_copies}, which is not an amount."
     if not (math.isfinite(balance.contiguous_step_s) and balance.contiguous_step_s > 0):
-        yield f"The step with experts in their order is {balance.contiguous_step_s} s, which is no time."
+        yield f"The step with experts in their order is {balance.contiguous_step_s} s, which is not a time."
 
 
 def _layer_rules(

@@ -44,7 +44,7 @@ def _name_rules(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
 def _time_rules(plan: Plan) -> Iterator[str]:
     step = plan.time.step_s
     if not (math.isfinite(step) and step > 0):
-        yield f"The step takes {step} s, which is no duration."
+        yield f"The step takes {step} s, which is not a duration."
         return
     parts = {part.name: getattr(plan.time, part.name) for part in fields(plan.time) if part.name != "step_s"}
     for name, seconds in parts.items():

@@ -45,7 +45,7 @@ def _sharing_rules(plan: FleetPlan, problem: FleetProblem) -> Iterator[str]:
     held = Counter((share.pool, node) for share in plan.shares for node in share.nodes)
     for (pool, node), times in held.items():
         if node not in nodes.get(pool, ()):
-            yield f"{node} is no node of {pool}."
+            yield f"{node} is not a node of {pool}."
         if times > 1:
             yield f"{node} of {pool} is given to {times} jobs."
     usd = sum(share.usd_per_hour for share in plan.shares)

@@ -72,7 +72,7 @@ def _part_rules(memory: StageMemory) -> Iterator[str]:
         size = getattr(memory, part.name)
         total += size
         if not (math.isfinite(size) and size >= 0):
-            yield f"Stage {memory.stage} has {part.name} = {size}, which is no amount of memory."
+            yield f"Stage {memory.stage} has {part.name} = {size}, which is not an amount of memory."
     if not math.isclose(total, memory.total_bytes, rel_tol=1e-9, abs_tol=1.0):
         yield f"The parts of stage {memory.stage} add up to {total:.0f} bytes, not {memory.total_bytes:.0f}."
     if not total <= memory.limit_bytes * (1 + LIMIT_TOLERANCE):
@@ -264,7 +264,7 @@ def _frozen_bytes(stage: int, configuration: Configuration, problem: PlanningPro
 def _common_parameters(model: Architecture, layer: int, tensor: int) -> Interval:
     """Mixer and MLP of one layer without its routed experts.
 
-    Whatever is no weight of a matrix product may be repeated, and of these what compresses, picks or routes tokens.
+    All but weights of matrix products may be repeated, and of these those that compress, pick or route tokens.
     """
     kind = model.layer_pattern[layer]
     mixer, mlp = model.mixer_parameters(kind.mixer), model.mlp_parameters(kind.mlp)

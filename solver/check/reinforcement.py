@@ -34,7 +34,7 @@ def _node_rules(plan: ReinforcementPlan, problem: ReinforcementProblem) -> Itera
     """Both parts are on free nodes that are not avoided, apart or together as the plan says."""
     trainer, engine = set(plan.training_nodes), set(plan.rollout_nodes)
     if others := (trainer | engine) - {node.name for node in problem.nodes}:
-        yield f"{min(others)} is no node that the plan may use."
+        yield f"{min(others)} is not a node that the plan may use."
     if plan.arrangement not in problem.arrangements:
         yield f"The plan is {plan.arrangement}, which is not allowed."
     if plan.arrangement is Arrangement.SEPARATE and trainer & engine:

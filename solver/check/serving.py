@@ -69,7 +69,7 @@ def _place_rules(replica: Replica, place: GpuPlace, node: Node | None, problem: 
     """Violations on the GPUs of one node."""
     name = f"Replica {replica.number}"
     if node is None or not node.usable:
-        yield f"{name} uses {place.node}, which is no usable node."
+        yield f"{name} uses {place.node}, which is not a usable node."
         return
     if place.node in problem.goal.avoid_nodes:
         yield f"{name} uses {place.node}, which is to be avoided."

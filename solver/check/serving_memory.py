@@ -23,7 +23,7 @@ def memory_violations(replica: Replica, served: ServedModel) -> Iterator[str]:
     for part in memory.__slots__:
         value = getattr(memory, part)
         if not (math.isfinite(value) and value >= 0):
-            yield f"{name} has {part} = {value}, which is no amount."
+            yield f"{name} has {part} = {value}, which is not an amount."
     used = memory.weight_bytes + memory.step_bytes + memory.cache_bytes
     if used > memory.gpu_bytes * (1 + 1e-6):
         yield f"{name} needs {used:.0f} bytes a GPU, there are {memory.gpu_bytes:.0f}."

@@ -40,7 +40,7 @@ Engine's ``make_graphed_callables``); estimated: Megatron-Bridge's page on graph
 class StageMemoryParts:
     """Peak bytes on each GPU of every pipeline rank, all (n, P); fields as in ``rank_costs.StageMemory``.
 
-    ``host_bytes`` lie in the node's memory, ``disk_bytes`` on its disks, and are no part of the total.
+    ``host_bytes`` lie in the node's memory, ``disk_bytes`` on its disks, and are not part of the total.
     """
 
     weights_bytes: FloatArray

@@ -24,7 +24,7 @@ _LOSS_BYTES: Final = 4.0
 def end_precision(precision: Precision) -> Precision:
     """Precision of embedding and head: 16 bits where the layers between run in 8 or 4.
 
-    Megatron-Core's output layer is no Transformer Engine module, so that no FP8 recipe reaches it.
+    Megatron-Core's output layer is not a Transformer Engine module, so that no FP8 recipe reaches it.
     """
     return precision if precision.operand_bytes >= Precision.BF16.operand_bytes else Precision.BF16
 

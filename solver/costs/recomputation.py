@@ -35,7 +35,7 @@ Llama layer), and all memory-bound kernels."""
 class RecomputePolicies:
     """Recomputation of ``n`` candidates, all (n,); or (m, 1): each of ``m`` policies for any candidates.
 
-    ``modules``: bits of what selective recomputation runs again, 0 also where that is no module; ``layers``: those
+    ``modules``: bits of what selective recomputation runs again, 0 also where no module is named; ``layers``: those
     of each chunk that full recomputation is limited to, 0: all.
     """
 

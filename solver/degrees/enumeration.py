@@ -5,7 +5,7 @@ sequence divides by twice the context size, experts divide by the expert size an
 size, which fold over the tensor, context and data ranks of one stage, pipeline schedules want numbers of virtual
 stages and of micro-batches that the framework can run (``cluster_models.training.schedules``), layers are shared
 out as its launcher can (``cluster_models.training.layer_splits``), and the batch divides by micro-batch times data
-size.  Schedules longer than ``MOST_EVENTS`` are left out.  Memory options are no part of the table: where a
+size.  Schedules longer than ``MOST_EVENTS`` are left out.  Memory options are not part of the table: where a
 candidate does not fit without, ``mix_choice`` chooses them.
 """
 

@@ -35,7 +35,7 @@ SURELY: Final = 0.95
 LIKELY: Final = 0.9
 """... and a richer one better than a simpler one that is surely better than none."""
 FEW: Final = 30
-"""Runs below which means of skewed gains are no normal variable yet, so that most runs must gain."""
+"""Runs below which means of skewed gains are not normally distributed yet, so that most runs must gain."""
 STRAYS: Final = 0.1
 """Standard deviation of the mean error of a framework that nobody measured, by which what was known before is wrong
 (0.098 of 18 frameworks with ten runs or more, 0.102 of all 25; errors as in ``Novelty.FRAMEWORK``)."""

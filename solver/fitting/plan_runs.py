@@ -37,7 +37,7 @@ def run_of_plan(
         raise InvalidConfiguration("plan", plan.model, "does not say which model and workload it is for")
     nodes = {node.name: node for node in cluster.nodes}
     if missing := [host for host in plan.placement.hosts if host not in nodes]:
-        raise InvalidConfiguration("plan.hosts", missing[0], f"is no node of the cluster {cluster.name!r}")
+        raise InvalidConfiguration("plan.hosts", missing[0], f"is not a node of the cluster {cluster.name!r}")
     hosts, per_node = [nodes[host] for host in plan.placement.hosts], plan.placement.gpus_per_node
     kinds = [capped(cluster.gpu_kinds[node.gpu_kind], plan.workload.gpu_power_cap_watts) for node in hosts]
     usual = Counter(kind.name for kind in kinds).most_common(1)[0][0]

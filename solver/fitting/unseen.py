@@ -71,7 +71,7 @@ def omissions_of(
     """Omissions for each novelty; ``alike`` are labels of runs that err together: sweeps, sources.
 
     A run is predicted without its model, sweep and source where others know its framework and GPU kind.  A kind is
-    new only to runs of a framework that is known from another, and the reverse: what no other run knows is no test.
+    new only to runs of a framework that is known from another, and the reverse: a run without others is not a test.
     """
     new = subjects_of(runs)
     kinds, frameworks, models = (new[each] for each in (Novelty.KIND, Novelty.FRAMEWORK, Novelty.MODEL))

@@ -225,7 +225,7 @@ class BranchAndPrice:
 
 
 def branch_and_price_of(problem: PlacementProblem) -> BranchAndPrice | None:
-    """Search that ``priced_bound_s`` continues from call to call; ``None`` where slots are no chains."""
+    """Search that ``priced_bound_s`` continues from call to call; ``None`` where slots are not chains."""
     chains = chains_of(problem)
     return None if chains is None else BranchAndPrice(problem, chains, tail_bound_s(problem))
 

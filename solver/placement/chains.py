@@ -44,7 +44,7 @@ class Chains:
 
 
 def chains_of(problem: PlacementProblem) -> Chains | None:
-    """The chains of ``problem``, or ``None`` where its slots are no disjoint chains."""
+    """The chains of ``problem``, or ``None`` where its slots are not disjoint chains."""
     arrays, stages = problem.arrays, problem.schedule.pipeline
     firsts = np.sort(np.unique(arrays.cell_slots, axis=0, return_index=True)[1])
     slots = arrays.cell_slots[firsts]

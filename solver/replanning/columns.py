@@ -187,7 +187,7 @@ def _views(
         return View(site_of(problem, standing, pool, leaving, given_up=given_up), migrate)
 
     if job.is_paused:
-        # where it ran before it has no claim to anything that is no spare
+        # where it ran before it has no claim to anything that is not a spare
         there = {(name, gpu) for name in set(standing.nodes) for gpu in range(problem.nodes[name].gpu_count)}
         gone = (held | there) - spare_gpus(problem)
         yield view(gone, _from(held, is_paused=True))

@@ -63,7 +63,7 @@ OnReplanProgress = Callable[[ReplanProgress], None]
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Options of what is no training job and shares its spares, at least one that holds none of them for each id.
+    """Options of jobs that do not train but share the spares; one at least for each id holds no spare.
 
     ``promises`` say what no others of them are worth more than.
     """

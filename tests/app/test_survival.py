@@ -64,7 +64,7 @@ def test_the_command_line_shows_them() -> None:
     [("node: 1, leaf: 2", {"node": 1, "leaf": 2}), ("rack", {"rack": 1}), ("node: two", {"node": "two"})],
 )
 def test_the_form_spells_losses(text: str, expected: dict[str, object]) -> None:
-    """Label and count, 1 where no count stands; what is no number goes on for the document to refuse."""
+    """Label and count, 1 where no count stands; what is not a number goes on for the document to refuse."""
     assert workload_data({**blank(time_limit_s=60), "survive": text})["survive"] == expected
 
 

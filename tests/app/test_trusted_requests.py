@@ -44,7 +44,7 @@ def client() -> TestClient:
     ],
 )
 def test_our_own_pages_and_plain_clients_may_change_things(client: TestClient, headers: dict[str, str]) -> None:
-    """Same origin, a bookmark, an old browser on our page, other spellings of a name, a tool that is no browser."""
+    """Same origin, a bookmark, an old browser on our page, other spellings of a name, a tool, not a browser."""
     assert client.post(EVENTS, headers=headers).text == "done"
 
 

@@ -77,7 +77,7 @@ def test_a_change_of_any_kind_is_seen_by_the_next_read(ours: TestClient, service
 
 
 def test_an_answer_is_for_whom_it_was_made(ours: TestClient, service: TestClient) -> None:
-    """Another tenant sees its own, a key without the scope nothing, and a key is no cookie."""
+    """Another tenant sees its own, a key without the scope nothing, and a key is not a cookie."""
     assert ours.get(f"{API}/clusters").json()["items"]
     theirs = with_key(service, key_of(service, THEIRS))
     assert theirs.get(f"{API}/clusters").json()["items"] == []

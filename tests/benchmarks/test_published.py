@@ -99,7 +99,7 @@ def test_what_is_left_open_is_assumed_and_said(column: str, words: str) -> None:
 
 
 def test_an_unknown_framework_is_the_default_one_and_said() -> None:
-    """Text that names no known framework is no failure."""
+    """Text that names no known framework is not a failure."""
     run = read(source="a blog of somebody")
     assert run.workload.framework.name == DEFAULT_FRAMEWORK.name
     assert any("not recognised" in note for note in run.assumed)

@@ -18,7 +18,7 @@ def test_each_figure_is_the_median_and_its_range_is_told() -> None:
 
 
 def test_lines_that_say_something_else_stand_as_they_were_printed() -> None:
-    """A run that ended otherwise is no figure to take the median of."""
+    """A run that ended otherwise is not a figure to take the median of."""
     medians, ranges = merged([["gap 0.5 % proven"], ["gap 0.7 % time_limit"], ["gap 0.5 % proven"]])
     assert medians == ["gap 0.5 % proven"]
     assert ranges == ["run 1: gap 0.5 % proven", "run 2: gap 0.7 % time_limit", "run 3: gap 0.5 % proven"]

@@ -34,7 +34,7 @@ def added(count: int) -> list[SpotEvent]:
 
 
 def test_traces_are_written_and_read_alike(tmp_path: Path) -> None:
-    """And what is no line of a trace is refused by number."""
+    """And what is not a line of a trace is refused by number."""
     events = made_trace(1, nodes=8, hours=1.0)
     write_trace(tmp_path / "trace.csv", events)
     assert list(read_trace(tmp_path / "trace.csv")) == events

@@ -1,4 +1,4 @@
-"""Published models that are no plain transformers; see ``published_models``."""
+"""Published models that are not plain transformers; see ``published_models``."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_ninety_one_planted_links_among_8128_are_found_and_no_other() -> None:
 
 
 def test_a_class_that_strays_by_nature_has_no_outliers() -> None:
-    """Rates spread evenly over a factor of three: the slowest is no fault."""
+    """Rates spread evenly over a factor of three: the slowest is not a fault."""
     pairs = [f"{a}{b}" for a, b in combinations("abcdefghij", 2)]
     rates = {(pair[0], pair[1]): 10e9 * (1 + 2 * index / len(pairs)) for index, pair in enumerate(pairs)}
     cluster = snapshot([host(name) for name in "abcdefghij"]).cluster

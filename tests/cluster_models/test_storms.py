@@ -27,7 +27,7 @@ def test_nodes_are_counted_in_the_busiest_stretch(within_s: float, nodes: int) -
 
 
 def test_sources_are_counted_apart_and_good_news_not_at_all() -> None:
-    """Two sources of two nodes each are no storm of three; nor are recoveries, suspicions and switches."""
+    """Two sources of two nodes each are not a storm of three; nor are recoveries, suspicions and switches."""
     events = [_event(index, f"n{index}", source=f"s{index % 2}") for index in range(4)]
     events += [_event(index, f"n{index}", state=HealthState.RECOVERED) for index in range(9)]
     events += [_event(index, f"n{index}", state=HealthState.SUSPECTED) for index in range(9)]

@@ -54,7 +54,7 @@ def test_a_plan_survives_kill_9_of_the_service_and_finishes_once(shared: Deploym
 
 @pytest.mark.parametrize("empty_database_url", ["sqlite"], indirect=True)
 def test_a_stopped_service_ends_its_solver_and_the_next_one_goes_on(shared: Deployment) -> None:
-    """An orderly stop is no crash: the plan waits again, and no rescue is counted."""
+    """An orderly stop is not a crash: the plan waits again, and no rescue is counted."""
     with service(shared) as (process, client):
         address = client.post(PLANS, json=plan_body()).headers["Location"]
         wait_until(lambda: shared.starts() == 1, shared)

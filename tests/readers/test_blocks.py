@@ -36,7 +36,7 @@ UUID = "7d1f0c52-4cc1-4f6c-9a39-0d6d1c0f5e11"
     ],
 )
 def test_a_block_of_gpus_whose_nvlink_ends_with_the_node_is_a_label(name: str, text: str) -> None:
-    """The local block of an RDMA network is no NVLink domain of eight-GPU nodes."""
+    """The local block of an RDMA network is not an NVLink domain of eight-GPU nodes."""
     report = report_of({name: text, "nodes.txt": slurm_nodes("gpu-1", "gpu-2")})
     for fields in fields_of(report.proposal).values():
         assert "nvlink_domain" not in fields

@@ -264,7 +264,7 @@ def test_ports_that_are_up_at_the_best_rate_are_the_cards() -> None:
 
 
 def test_hosts_of_switches_are_nodes_only_where_no_file_shows_others() -> None:
-    """A login node under a leaf is no GPU node; of a tree of switches alone nobody can tell."""
+    """A login node under a leaf is not a GPU node; of a tree of switches alone nobody can tell."""
     tree = reading(
         SwitchFact(origin("topo.conf", 1), "s0", ("n1", "n2"), (), 1),
         SwitchFact(origin("topo.conf", 2), "s1", ("n3", "login"), (), 1),

@@ -27,7 +27,7 @@ ONE_LINE = (
 
 
 def test_blocks_give_ports_switches_and_slow_links() -> None:
-    """The rate is that of the whole link; the tool's "Could be" is a doubt; a closed port is no cable."""
+    """The rate is that of the whole link; the tool's "Could be" is a doubt; a closed port is not a cable."""
     found = understood(FORMAT, source_of(BLOCKS))
     ports = {fact.host: fact for fact in found.facts if isinstance(fact, PortFact)}
     assert (ports["red-1"].bytes_per_s, ports["red-1"].guid, ports["red-1"].switch) == (

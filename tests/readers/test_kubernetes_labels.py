@@ -39,7 +39,7 @@ def test_fragments_of_labels_are_read_in_any_style(style: str) -> None:
 
 
 def test_a_fragment_takes_its_name_from_the_sender() -> None:
-    """A file of one node need not name it; what is no label is refused by line."""
+    """A file of one node need not name it; what is not a label is refused by line."""
     text = "$ kubectl get node\nnvidia.com/gpu.count=8\nhello\nworld\n"
     read = understood(LABELS, source_of(text, host="gpu-3"))
     assert [name.text for name in hosts(read)[0].names] == ["gpu-3"]
@@ -111,7 +111,7 @@ def test_a_paste_of_all_forms_is_cut_where_each_begins() -> None:
 
 
 def test_columns_of_labels_are_read_by_their_headings() -> None:
-    """``kubectl get nodes -L``: empty cells are no labels."""
+    """``kubectl get nodes -L``: empty cells are not labels."""
     rows = [
         ("NAME", "STATUS", "ROLES", "AGE", "VERSION", "GPU.PRODUCT", "GPU.COUNT", "GPU.CLIQUE", "LEAFGROUP"),
         (

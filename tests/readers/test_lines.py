@@ -79,7 +79,7 @@ def test_cleaning_twice_changes_nothing_more_where_no_prefix_is_left(rows: list[
 
 
 def test_terminals() -> None:
-    """A carriage return restarts a line, titles and colours show nothing, a byte order mark is no text."""
+    """A carriage return restarts a line, titles and colours show nothing, a byte order mark is not text."""
     assert texts("\ufeff 10 %\r 99 %\rdone\r\n\x1b]0;title\x07\x1b[4mGPU0\x1b[0m  X \n") == ["done", "GPU0  X"]
 
 

@@ -41,7 +41,7 @@ def both(found: Contents) -> tuple[HostFact, WiringFact]:
 
 
 def test_a_real_list_is_read() -> None:
-    """Eight A100, eight InfiniBand functions; the Ethernet card of the guest is no card for training."""
+    """Eight A100, eight InfiniBand functions; the Ethernet card of the guest is not a card for training."""
     found = understood(FORMAT, real("topology/pci/lspci_nn_a100.txt"))
     host, wiring = both(found)
     assert (host.gpu_product, host.gpu_count) == ("A100 SXM4 80GB", 8)

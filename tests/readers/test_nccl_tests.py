@@ -246,7 +246,7 @@ def test_a_damaged_figure_is_left_out() -> None:
 
 
 def test_wrong_values_reject_the_run() -> None:
-    """Data that were damaged on their way are no measurement of a healthy link."""
+    """Data that were damaged on their way are not a measurement of a healthy link."""
     text = log(["kiwi1", "kiwi2"], program="all_reduce").replace("values : 0 OK", "values : 3 FAILED")
     found = _read(text)
     assert [(doubt.code, doubt.severity) for doubt in found.doubts] == [("wrong-values", Severity.REJECT)]
@@ -292,7 +292,7 @@ def test_localhost_is_the_host_that_the_sender_named() -> None:
 
 @pytest.mark.parametrize("prefix", ["0: ", "[1,0]<stdout>:", "  [1,0]<stdout>: ", "[pod/launcher/nccl] "])
 def test_prefixes_change_nothing_but_the_teller(prefix: str) -> None:
-    """The prefix that a launcher puts before each line is no part of the log."""
+    """The prefix that a launcher puts before each line is not part of the log."""
     text = log(["kiwi1", "kiwi2"], 2) + log(["kiwi1", "kiwi2"], 2, program="sendrecv")
     prefixed = "".join(f"{prefix}{line}\r\n" for line in text.splitlines())
     assert _read(prefixed) == _read(text)

@@ -71,7 +71,7 @@ def test_rates_of_ports(text: str, gbit_per_s: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "400", "4X", "HDR", "3X HDR", "100 GB/s", "10 Gbx"])
 def test_what_is_no_rate_of_a_port_is_none(text: str) -> None:
-    """A bare number has no unit, and bytes per second are no port's rate."""
+    """A bare number has no unit, and bytes per second are not a port's rate."""
     assert rate_of(text) is None
 
 

@@ -86,8 +86,8 @@ def test_what_is_not_known_is_refused_with_the_nearest_kinds(text: str, reason: 
 
 
 def test_a_kind_known_to_be_refused_says_why() -> None:
-    found = read(source_of("counters\n1\n"), (made("counters", "^counters", refused="counters are no rates"),))
-    assert found.sections[0][1].refusals[0].sentence == "counters are no rates"
+    found = read(source_of("counters\n1\n"), (made("counters", "^counters", refused="counters are not rates"),))
+    assert found.sections[0][1].refusals[0].sentence == "counters are not rates"
 
 
 def test_refusals_are_not_listed_without_end() -> None:

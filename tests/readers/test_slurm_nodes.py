@@ -53,7 +53,7 @@ def one(text: str) -> HostFact:
 def test_real_nodes_have_their_gpus(
     file: str, product: str, count: int | None, state: NodeState, kind: str
 ) -> None:
-    """The sum over whole GPUs and MIG slices is no number of GPUs."""
+    """The sum over whole GPUs and MIG slices is not a number of GPUs."""
     source = real(f"{FOLDER}/{file}")
     found = understood(TEXT, source)
     (host,) = hosts(found)
@@ -75,7 +75,7 @@ def test_a_real_cloud_node_has_three_names() -> None:
 
 
 def test_a_real_node_without_gpus_is_refused() -> None:
-    """Other generic resources are no GPUs."""
+    """Other generic resources are not GPUs."""
     found = understood(TEXT, real(f"{FOLDER}/scontrol_show_node_ib_leaf_in_features.txt"))
     assert found.facts == ()
     assert [refusal.sentence.split()[0] for refusal in found.refusals] == ["p0685"]

@@ -44,7 +44,7 @@ def host(found: Contents) -> HostFact:
 
 
 def test_a_query_tells_the_gpus_and_not_their_links() -> None:
-    """A UUID of zeros is no domain."""
+    """A UUID of zeros is not a domain."""
     fact = host(understood(QUERY, source_of(query())))
     assert (fact.gpu_product, fact.gpu_count) == ("Own GPU 80GB", 2)
     assert (fact.scale_up_domain, fact.gpu_in_slices) == (None, False)

@@ -88,7 +88,7 @@ def test_a_real_table_is_read(
 
 
 def test_gpus_of_a_real_tray_cross_to_every_card() -> None:
-    """GB200, where that is no fault."""
+    """GB200, where that is not a fault."""
     fact = wiring(understood(FORMAT, real(f"{FOLDER}/gb200_nvl72_tray_4gpu_8nic.txt")))
     assert {joined(fact, "GPU0", nic) for nic in fact.nics} == {("sys", None)}
 

@@ -263,6 +263,6 @@ def test_adapters_that_a_model_lacks_are_refused(
 
 @pytest.mark.parametrize(("rank", "modules"), [(0, tuple(AdapterModule)), (8, ())])
 def test_adapters_have_a_rank_and_a_place(rank: int, modules: tuple[AdapterModule, ...]) -> None:
-    """Nothing to train is no adapter."""
+    """Nothing to train is not an adapter."""
     with pytest.raises(InvalidWorkload):
         Adapters(rank, modules)

@@ -163,7 +163,7 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     "weights too large": (_memory(1, weights_bytes=2 * 45376 * 1.03), "but its parameters take"),
     "step without duration": (
         lambda plan: replace(plan, time=replace(plan.time, step_s=0.0)),
-        "which is no duration",
+        "which is not a duration",
     ),
     "stage time lost": (lambda plan: replace(plan, stages=plan.stages[1:]), "Stage times are given"),
     "negative stage time": (
@@ -348,7 +348,7 @@ def test_an_illegal_expert_degree_is_reported(expert: int, order: RankOrder, sen
 
 
 def test_repeated_kv_heads_are_legal() -> None:
-    """Two kv heads on four tensor ranks are repeated, as Megatron-Core does; it is no violation."""
+    """Two kv heads on four tensor ranks are repeated, as Megatron-Core does; it is not a violation."""
     wide = replace(PROBLEM, workload=replace(PROBLEM.workload, pinned={}))
     assert not any("kv heads" in line for line in check_plan(_degrees(tensor=4)(PLAN), wide))
 

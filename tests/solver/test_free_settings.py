@@ -98,14 +98,14 @@ def test_a_candidate_counts_once_whatever_its_settings() -> None:
 
 
 def test_a_choice_that_a_framework_lacks_is_not_made_for_memory() -> None:
-    """Between graphs of the whole iteration and of parts of layers, none is no choice."""
+    """Between graphs of the whole iteration and of parts of layers, none is not a choice."""
     only = replace(framework("megatron-bridge-26.06"), graph_captures=(CudaGraphs.PARTIAL,))
     found = leaner(RunSettings(cuda_graphs=CudaGraphs.FULL).code, only)
     assert [settings_of(code).cuda_graphs for code in found] == [CudaGraphs.PARTIAL]
 
 
 def test_graphs_given_by_hand_may_be_left_for_whole_layers_again() -> None:
-    """Full recomputation alone is no contradiction where graphs of parts of layers are free to go."""
+    """Full recomputation alone is not a contradiction where graphs of parts of layers are free to go."""
     known = replace(framework("megatron-core-0.15"), cuda_graphs=CudaGraphs.PARTIAL)
     asked = SPACES["whole layers again"]
     plan = planned(replace(asked, workload=replace(asked.workload, framework=known)))

@@ -140,7 +140,7 @@ def test_more_kernels_keep_the_host_busy_for_longer() -> None:
 
 
 def test_softmax_in_pieces_keeps_the_host_busy_for_longer() -> None:
-    """Two score matrices are no multiple of 4: four launches more on 18 forward, and on 31 at half the price."""
+    """Two score matrices are not a multiple of 4: four launches more on 18 forward, and on 31 at half the price."""
     calibration = replace(behaviour(fused_attention=False), layer_host_s=1.0)
     batch = candidates({"tensor": 8, "micro_batch": 1}, {"tensor": 8, "micro_batch": 2})
     forward = costs(batch, replace(LLAMA_70B, heads=16, kv_heads=8), calibration=calibration).forward_s[:, 0]

@@ -267,7 +267,7 @@ def test_no_bound_exceeds_a_step_whatever_its_groups(
 
 
 def test_groups_larger_than_the_pipeline_would_break_the_period_of_a_round() -> None:
-    """Nine micro-batches on four ranks are no two rounds and a bit: the round's bound would exceed their step."""
+    """Nine micro-batches on four ranks are not two rounds and a bit: the round's bound would exceed their step."""
     assert steady_periods(4, 2, np.array([8, 9, 12, 13])).tolist() == [0, -1, 1, -1]
 
 

@@ -256,7 +256,7 @@ def test_the_simple_bound_holds_whatever_the_pairs_join(problem: PlacementProble
 @settings(max_examples=30)
 @given(placement_problems(ruled=False))
 def test_problems_without_chains_keep_the_simple_bound(problem: PlacementProblem) -> None:
-    """Slots that cells share are no chains."""
+    """Slots that cells share are not chains."""
     assume(chains_of(problem) is None)
     assert priced_bound_s(problem, upper_s=np.inf, work=1e9) == placement_bound_s(problem)
 

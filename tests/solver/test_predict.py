@@ -152,7 +152,7 @@ def test_what_the_workload_allows_is_not_asked() -> None:
 
 
 def test_a_configuration_that_does_not_fit_is_predicted_with_a_warning() -> None:
-    """Memory is no rule here, but the reader is told."""
+    """Memory is not a rule here, but the reader is told."""
     tight = replace(DENSE_PROBLEM, workload=replace(DENSE_PROBLEM.workload, memory_headroom=0.97))
     again = predict(tight, planned(DENSE_PROBLEM).configuration)
     assert "too_large" in codes(again.warnings)

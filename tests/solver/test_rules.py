@@ -241,7 +241,7 @@ def test_rules_that_exclude_one_another_are_proven_to() -> None:
 
 
 def test_spares_are_named_and_healthy() -> None:
-    """The degraded node is no spare; those named are not called unused as well."""
+    """The degraded node is not a spare; those named are not called unused as well."""
     found = planned(asked_for(PlacementRules(spares=(Spares(1), Spares(1, "leaf")))))
     assert found.spare_nodes
     assert "n4" not in found.spare_nodes

@@ -112,7 +112,7 @@ def test_pinned_degrees_end_the_front_as_memory_does() -> None:
     ],
 )
 def test_overlaps_are_priced_where_the_framework_has_a_switch(name: str, expected: dict[Overlap, Obstacle]) -> None:
-    """Others are refused with the reason, and what it does by itself is no change."""
+    """Others are refused with the reason, and what it does by itself is not a change."""
     model = DENSE if name.startswith("nanotron") else replace(SPARSE, experts=Experts(4, 2, 2816))
     asked = problem(nodes(1, gpus=2), model=model, framework=framework(name))
     result = sensitivity(asked, SearchOptions(time_limit_s=5.0))

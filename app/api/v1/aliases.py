@@ -69,7 +69,7 @@ def replace_aliases(
     response: Response,
     expected: ExpectedTag,
 ) -> AliasesAnswer:
-    """Store these names in place of all; they are no part of the cluster, whose version stays."""
+    """Store these names in place of all; they are not part of the cluster, whose version stays."""
     wanted = [StoredAlias(each.alias, each.kind.value, each.node) for each in document.aliases]
     with transaction(service.sessions) as session:
         clusters.lock(session, reference=cluster, expected_version=None)

@@ -89,7 +89,7 @@ async def _expected_tags(if_match: _IfMatch = None) -> ExpectedTags:
     """
     tags = (ANY_TAG,) if if_match is None else tags_in(if_match)
     if tags is None:
-        raise InvalidInput("header.If-Match", if_match, "is no list of ETags", 'send it as received: "3"')
+        raise InvalidInput("header.If-Match", if_match, "is not a list of ETags", 'send it as received: "3"')
     return None if ANY_TAG in tags else frozenset(tag for tag in tags if not tag.startswith("W/"))
 
 
@@ -97,7 +97,7 @@ ExpectedTag = Annotated[ExpectedTags, Depends(_expected_tags)]
 
 
 async def _expected_versions(tags: ExpectedTag) -> ExpectedVersions:
-    """The same for things whose ETag is their version; what is no version of ours is that of nothing."""
+    """The same for things whose ETag is their version; a tag that is not a version of ours matches nothing."""
     if tags is None:
         return None
     return frozenset(int(tag[1:-1]) for tag in tags if _VERSION.fullmatch(tag))

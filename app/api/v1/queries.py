@@ -18,7 +18,7 @@ async def refuse_unknown_query(request: Request) -> None:
         return
     known = _parameters(route)
     problems = [
-        FieldProblem(f"query.{name}", value, "is no parameter of this address", close_name(name, known))
+        FieldProblem(f"query.{name}", value, "is not a parameter of this address", close_name(name, known))
         for name, value in request.query_params.multi_items()
         if name not in known
     ]

@@ -96,7 +96,7 @@ def accepted_keys(accepted: Iterable[str], report: Report, given: Given) -> froz
         if not keys <= set(doubts):
             known = list(doubts) if ":" in text else list(dict.fromkeys(doubts.values()))
             remedy = close_name(text, known) or "there are none"
-            raise InvalidInput("--accept", text, "is no doubt of these files", remedy)
+            raise InvalidInput("--accept", text, "is not a doubt of these files", remedy)
         found |= keys
     return frozenset(found)
 

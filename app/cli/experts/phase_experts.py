@@ -55,7 +55,7 @@ def run_serving(given: PlaceByPhase) -> None:
     given.files.check()
     plan = read_serving_plan(given.plan)
     if plan is None:
-        raise InvalidInput("--plan", given.plan, "is no serving plan", "give what meshwright plan wrote for one")
+        raise InvalidInput("--plan", given.plan, "is not a serving plan", "give what meshwright plan wrote for one")
     workloads = counted(read_counts(given.loads, None))
     layouts = phase_layouts(plan, workloads[0].experts)
     models = {served.architecture.name: served.architecture for served in plan.models}

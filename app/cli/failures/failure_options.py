@@ -83,7 +83,7 @@ def looked_up(
     names = [node.name for node in cluster.nodes]
     for unknown in sorted({each.told_name for each in found if not each.known}):
         complain(
-            f"meshwright: --events: {unknown!r} is no part of {cluster.name}, left out; {_near(unknown, names)}"
+            f"meshwright: --events: {unknown!r} is not part of {cluster.name}, left out; {_near(unknown, names)}"
         )
     return found
 
@@ -168,18 +168,20 @@ class _Parts:
         name = owner if colon and owner not in self._labels() else text
         near = _near(name, self._known(text))
         remedy = near if near.startswith("did you mean") else f"{near}; {_REMEDY}"
-        raise InvalidInput(option, text, f"is no part of the cluster {self._cluster.name}", remedy)
+        raise InvalidInput(option, text, f"is not part of the cluster {self._cluster.name}", remedy)
 
     def _part(self, option: str, text: str, node: str, part: str) -> tuple[EntityKind, str, str]:
         gpu, card = _GPU.fullmatch(part), _CARD.fullmatch(part)
         if gpu is not None:
             if int(gpu[1]) >= (count := self._nodes[node].gpu_count):
-                raise InvalidInput(option, text, f"is no GPU of {node}: it has {count}", f"0 to {count - 1}")
+                raise InvalidInput(option, text, f"is not a GPU of {node}: it has {count}", f"0 to {count - 1}")
             return EntityKind.GPU, node, str(int(gpu[1]))
         if card is None:
             raise InvalidInput(option, text, f"names no part of {node}", f"write {node}:gpu2 or {node}:nic0")
         if card[1].isdecimal() and int(card[1]) >= (count := self._nodes[node].nics.count):
-            raise InvalidInput(option, text, f"is no network card of {node}: it has {count}", f"0 to {count - 1}")
+            raise InvalidInput(
+                option, text, f"is not a network card of {node}: it has {count}", f"0 to {count - 1}"
+            )
         return EntityKind.NIC, node, card[1]
 
     def _ends(self, option: str, text: str) -> tuple[str, str] | None:
@@ -213,7 +215,7 @@ def known_node(option: str, name: str, cluster: Cluster) -> str:
     found = NodeNames(cluster, AliasTable()).named(name)
     if found is None:
         names = [node.name for node in cluster.nodes]
-        raise InvalidInput(option, name, f"is no node of the cluster {cluster.name}", _near(name, names))
+        raise InvalidInput(option, name, f"is not a node of the cluster {cluster.name}", _near(name, names))
     return found
 
 

@@ -55,7 +55,7 @@ def run_report(cluster: str, told: ToldFailures, *, as_json: bool, database_url:
         if answer.wants_safe_answer and answer.replan_id is not None:
             answer_safely(sessions, replan_id=answer.replan_id)
     for name in sorted({each.told_name for each in answer.events if not each.known}):
-        complain(f"meshwright: {name!r} is no part of {stored.name}: kept, and it changes nothing")
+        complain(f"meshwright: {name!r} is not part of {stored.name}: kept, and it changes nothing")
     if as_json:
         print_text(ReceivedAnswer.make(answer).model_dump_json(indent=2))
     else:

@@ -152,7 +152,7 @@ def stored_cluster(session: Session, name: str) -> StoredCluster:
     try:
         return get_cluster(session, reference=name)
     except NotFound as error:
-        problem, remedy = "is no stored cluster", "store one: meshwright cluster import FILE"
+        problem, remedy = "is not a stored cluster", "store one: meshwright cluster import FILE"
         raise InvalidInput("CLUSTER", name, problem, remedy) from error
 
 

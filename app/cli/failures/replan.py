@@ -147,7 +147,7 @@ def _freed(stored: ClusterSnapshot, cluster: Cluster) -> ClusterSnapshot:
 
 
 def _free_not_spare(problem: SharedProblem) -> tuple[str, ...]:
-    """Usable nodes that no job is on and that are no spares."""
+    """Usable nodes that no job is on and that are not spares."""
     training = problem.training
     taken = {*training.spares, *training.holders, *(node for job in problem.serving for node, _ in job.gpus)}
     return tuple(

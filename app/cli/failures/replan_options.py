@@ -40,7 +40,7 @@ def seconds_of(option: str, text: str) -> float:
     """Seconds of a duration like 6h, 90m, 1h30m or 2d; raises ``InvalidInput``."""
     parts = _DURATION.findall(text.strip())
     if not parts or "".join(_DURATION.sub("", text).split()):
-        raise InvalidInput(option, text, "is no duration", "write it with its unit: 45s, 90m, 6h, 1h30m or 2d")
+        raise InvalidInput(option, text, "is not a duration", "write it with its unit: 45s, 90m, 6h, 1h30m or 2d")
     value = sum(float(figure) * _UNITS[unit] for figure, unit in parts)
     if not 0 < value < float("inf"):
         raise InvalidInput(option, text, "must be longer than nothing")
@@ -72,7 +72,7 @@ def read_jobs(typed: TypedJobs, cluster: Cluster) -> tuple[RunningJob, ...]:
     jobs = []
     for name, (path, plan) in plans.items():
         if not _JOB_NAME.fullmatch(name):
-            raise InvalidInput("--job", name, "is no name of a job", "use letters, digits, dots and dashes")
+            raise InvalidInput("--job", name, "is not a name of a job", "use letters, digits, dots and dashes")
         check_plan_fits(f"--job {name}", path, plan, cluster)
         policy = policies.get(name) or policies.get(ALL) or RecoveryPolicy()
         jobs.append(RunningJob(name, name, plan, job_weight(name, weights.get(name)), policy))
@@ -107,7 +107,7 @@ def read_running_plan(path: str) -> Plan:
         if isinstance(data, Mapping) and data.get("result") == "no_plan":
             raise InvalidInput("plan", "no_plan", "says that no plan fits: no job runs by it")
         if not isinstance(data, Mapping) or not {"ranks", "configuration"} <= set(data):
-            raise InvalidInput("plan", text[:40], "is no plan", "give what meshwright plan --output wrote")
+            raise InvalidInput("plan", text[:40], "is not a plan", "give what meshwright plan --output wrote")
         return given_plan(read_document(PlanDocument, data, what="plan"))
 
 
@@ -163,7 +163,7 @@ def check_plan_fits(option: str, path: str, plan: Plan, cluster: Cluster) -> Non
     strangers = [host for host in plan.placement.hosts if host not in counts]
     if strangers:
         share = f"{len(strangers)} of its {len(plan.placement.hosts)} nodes are not"
-        problem = f"is no plan of the cluster {cluster.name}: {share} in it, such as {strangers[0]}"
+        problem = f"is not a plan of the cluster {cluster.name}: {share} in it, such as {strangers[0]}"
         raise InvalidInput(option, path, problem, "give the plan and the cluster file that belong together")
     for place in plan.placement.ranks:
         if place.gpu >= counts[place.node]:
@@ -196,7 +196,7 @@ def job_weight(name: str, text: str | None) -> float:
     except ValueError:
         value = float("nan")
     if not LEAST_WEIGHT <= value <= MOST_WEIGHT:
-        raise InvalidInput("--weight", f"{name}={text}", "is no positive number", "2 counts twice as much as 1")
+        raise InvalidInput("--weight", f"{name}={text}", "is not a positive number", "2 counts twice as much as 1")
     return value
 
 

@@ -51,7 +51,7 @@ def run_list(
 ) -> None:
     """Print decisions, the newest first."""
     if status is not None and status not in tuple(ReplanStatus):
-        raise InvalidInput("--status", status, "is no status", close_name(status, list(ReplanStatus)))
+        raise InvalidInput("--status", status, "is not a status", close_name(status, list(ReplanStatus)))
     with database(database_url) as session:
         page = replans.list_replans(
             session,

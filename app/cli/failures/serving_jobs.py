@@ -82,5 +82,5 @@ def check_serving_fits(option: str, path: str, plan: ServingPlan, cluster: Clust
     counts = {node.name: node.gpu_count for node in cluster.nodes}
     for name, gpu in sorted(plan_gpus(plan)):
         if gpu >= counts.get(name, 0):
-            problem = f"is no plan of the cluster {cluster.name}, which has no GPU {gpu} of {name}"
+            problem = f"is not a plan of the cluster {cluster.name}, which has no GPU {gpu} of {name}"
             raise InvalidInput(option, path, problem, "give the plan and the cluster file that belong together")

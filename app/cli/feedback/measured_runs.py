@@ -52,7 +52,9 @@ def run_report(plan: str, measured: Measured, *, as_json: bool, database_url: st
         problem = "is given beside --step-time" if measured.log else "nothing was measured"
         raise InvalidInput("--log", measured.log, problem, "give --log or --step-time")
     if measured.memory_counter not in tuple(MemoryCounter):
-        raise InvalidInput("--memory-counter", measured.memory_counter, "is no counter", ", ".join(MemoryCounter))
+        raise InvalidInput(
+            "--memory-counter", measured.memory_counter, "is not a counter", ", ".join(MemoryCounter)
+        )
     in_full = read_plan(plan) if is_path(plan) else None
     with service(database_url) as asked:
         body: dict[str, Any] = {"note": measured.note}

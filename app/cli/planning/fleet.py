@@ -66,7 +66,7 @@ def run_fleet(
 def hand_out_fleet(
     result: FleetPlan | NoFleetPlan, *, as_json: bool, everything: bool, output: Path | None
 ) -> None:
-    """Print and write a result; ends with code 3 where it is no plan."""
+    """Print and write a result; ends with code 3 where it is not a plan."""
     view = partial(_view, result, everything=everything) if isinstance(result, FleetPlan) else None
     hand_out_answer(fleet_document(result), view, as_json=as_json, output=output)
     if isinstance(result, NoFleetPlan):

@@ -36,7 +36,7 @@ def run_show(*, name: str, as_json: bool, output: Path | None) -> None:
     check_writable(output)
     known = frameworks()
     if name not in known:
-        raise InvalidInput("NAME", name, "is no shipped generation", close_name(name, list(known)))
+        raise InvalidInput("NAME", name, "is not a shipped generation", close_name(name, list(known)))
     text = starting_text(known[name])
     if as_json:
         text = FrameworkDescription.starting_from(known[name]).model_dump_json(indent=2) + "\n"

@@ -78,7 +78,7 @@ def run_reinforcement_plan(
 def hand_out_reinforcement(
     result: ReinforcementPlan | NoReinforcementPlan, *, as_json: bool, everything: bool, output: Path | None
 ) -> None:
-    """Print and write a result; ends with code 3 where it is no plan."""
+    """Print and write a result; ends with code 3 where it is not a plan."""
     view = partial(_view, result, everything=everything) if isinstance(result, ReinforcementPlan) else None
     hand_out_answer(reinforcement_document(result), view, as_json=as_json, output=output)
     if isinstance(result, NoReinforcementPlan):

@@ -40,5 +40,5 @@ class Routed:
             except ValueError:
                 name = ""
             if not equals or not name:
-                raise InvalidInput("--routing-weight", text, "is no weight", "write it like prefill=2")
+                raise InvalidInput("--routing-weight", text, "is not a weight", "write it like prefill=2")
         return found or None

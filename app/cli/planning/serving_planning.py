@@ -79,7 +79,7 @@ def run_serving_plan(
 def hand_out(
     result: ServingPlan | NoServingPlan, *, as_json: bool, output: Path | None, everything: bool
 ) -> ServingPlan:
-    """Print and write a result; ends with code 3 where it is no plan."""
+    """Print and write a result; ends with code 3 where it is not a plan."""
     view = None
     if isinstance(result, ServingPlan):
         view = partial(serving_plan_view, result, everything=everything, written=output)

@@ -37,7 +37,7 @@ def run_list(
 ) -> None:
     """Print plans, the newest first."""
     if status is not None and status not in tuple(PlanStatus):
-        raise InvalidInput("--status", status, "is no status", close_name(status, list(PlanStatus)))
+        raise InvalidInput("--status", status, "is not a status", close_name(status, list(PlanStatus)))
     chosen = None if status is None else PlanStatus(status)
     with service(database_url) as asked:
         found = list(islice(every(asked.list_plans, cluster=cluster, status=chosen), most))

@@ -27,7 +27,7 @@ def run_worker() -> None:
 def _run(settings: Settings) -> None:
     known = [f"MESHWRIGHT_{name.upper()}" for name in Settings.model_fields]
     for name in unknown_settings():
-        complain(f"meshwright: {name} is no setting and changes nothing; {close_name(name, known)}")
+        complain(f"meshwright: {name} is not a setting and changes nothing; {close_name(name, known)}")
     # The address first: all that is needed to serve takes seconds to import.
     with (
         nullcontext() if settings.role is Role.WORKER else listening_socket(settings) as listening,

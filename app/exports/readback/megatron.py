@@ -207,7 +207,7 @@ def pattern_of(text: str) -> tuple[bool, ...]:
     """The layers of a pattern such as ``([0]*3+[1]*58)``; refuses anything else."""
     runs = re.findall(r"\[([01])\]\*(\d+)", text)
     if not runs or text != "(" + "+".join(f"[{digit}]*{length}" for digit, length in runs) + ")":
-        raise unreadable("exports.pattern", text, "is no pattern of layers")
+        raise unreadable("exports.pattern", text, "is not a pattern of layers")
     return tuple(digit == "1" for digit, length in runs for _ in range(min(int(length), _MOST)))
 
 
@@ -231,7 +231,9 @@ def rows_of_layout(layout: str, pipeline: int) -> Rows:
     """
     stages = _expanded(layout.replace(",", "").replace(" ", "")).split("|")
     if len(stages) % pipeline:
-        raise unreadable("exports.layout", layout, f"its {len(stages)} stages are no multiple of {pipeline} ranks")
+        raise unreadable(
+            "exports.layout", layout, f"its {len(stages)} stages are not a multiple of {pipeline} ranks"
+        )
     letters = "".join(stages)
     if not re.fullmatch(r"Et*m*L", letters):
         raise unreadable("exports.layout", layout, "must begin with E, end with L and have each once")
@@ -263,7 +265,7 @@ def _stage_layers(given: Given, layers: int, pipeline: int) -> Rows:
     if "--hybrid-layer-pattern" in given:
         counts = [len(stage) for stage in _blocks(given) or ()]
         if len(counts) % pipeline:
-            raise unreadable("exports.pattern", counts, f"its stages are no multiple of {pipeline} ranks")
+            raise unreadable("exports.pattern", counts, f"its stages are not a multiple of {pipeline} ranks")
         return tuple(tuple(counts[start : start + pipeline]) for start in range(0, len(counts), pipeline))
     if "--pipeline-model-parallel-layout" in given:
         rows = rows_of_layout(value(given, "--pipeline-model-parallel-layout"), pipeline)

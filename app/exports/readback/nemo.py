@@ -33,7 +33,7 @@ def read_nemo(files: Files) -> Claims:
     for word in array(text, "NEMO_OVERRIDES"):
         name, equals, value = word.partition("=")
         if not equals or name in given:
-            raise unreadable("exports.NEMO_OVERRIDES", word, "is no override, or is given twice")
+            raise unreadable("exports.NEMO_OVERRIDES", word, "is not an override, or is given twice")
         given[name] = value.strip("'")
     pipeline, layers = (
         setting_number(given, "model.pipeline_model_parallel_size"),

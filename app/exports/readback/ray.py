@@ -50,7 +50,7 @@ def _constants(text: str) -> dict[str, Any]:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
         }
     except (SyntaxError, ValueError) as error:
-        raise unreadable("exports.placement_group.py", text, f"is no module of constants: {error}") from error
+        raise unreadable("exports.placement_group.py", text, f"is not a module of constants: {error}") from error
     functions = [node.name for node in body if isinstance(node, ast.FunctionDef)]
     if functions != ["launch_group", "place"]:
         raise unreadable("exports.placement_group.py", functions, "must define launch_group and place")

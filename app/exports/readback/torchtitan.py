@@ -92,7 +92,7 @@ def _claims(settings: Mapping[str, str], text: str) -> Claims:
         counts = _counts_of_modules(settings[_MODULES].split(" "), layers)
         stages = len(counts)
         if (stages > pipeline) != several:
-            raise unreadable("exports.pipeline_parallel_schedule", stages, "is no schedule for so many stages")
+            raise unreadable("exports.pipeline_parallel_schedule", stages, "is not a schedule for so many stages")
     else:
         stages = _stages(settings, layers) if several else pipeline
         first, last = (int(settings.get(f"{_PIPELINE}{end}_stage_less_layers", "0")) for end in ("first", "last"))

@@ -23,7 +23,7 @@ def words(text: str) -> list[str]:
     try:
         return shlex.split(text, comments=True)
     except ValueError as error:
-        raise unreadable("exports", text, f"is no shell text: {error}") from error
+        raise unreadable("exports", text, f"is not shell text: {error}") from error
 
 
 def array(text: str, name: str) -> list[str]:
@@ -43,7 +43,7 @@ def expert_order(text: str) -> ExpertOrder:
         layer, row = one(r"^\[(\d+)\]=([\d ]+)$", word, "EXPERT_ORDER")
         order = tuple(number(part, "EXPERT_ORDER") for part in row.split())
         if sorted(order) != list(range(len(order))):
-            raise unreadable("exports.EXPERT_ORDER", row, f"is no permutation of the experts of layer {layer}")
+            raise unreadable("exports.EXPERT_ORDER", row, f"is not a permutation of the experts of layer {layer}")
         found.append((int(layer), order))
     return tuple(found)
 

@@ -170,7 +170,7 @@ def documents(text: str, *kinds: str) -> list[Mapping[str, Any]]:
     try:
         found = [document for document in yaml.safe_load_all(text) if document is not None]
     except yaml.YAMLError as error:
-        raise unreadable("exports.yaml", text[:80], f"is no YAML: {error}") from error
+        raise unreadable("exports.yaml", text[:80], f"is not YAML: {error}") from error
     said = [document.get("kind") if isinstance(document, Mapping) else None for document in found]
     if said != list(kinds):
         raise unreadable("exports.kind", said, f"must be {', '.join(kinds)}")

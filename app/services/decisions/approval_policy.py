@@ -21,7 +21,7 @@ from cluster_models.health.storms import storms_of
 from cluster_models.jobs.recovery import AS_RECOVERY, BatchDecision, RecoveryAction
 
 LEAST_STORM_NODES: Final = 3
-"""Fewer nodes than this are no storm, however small the cluster."""
+"""Fewer nodes than this are not a storm, however small the cluster."""
 
 
 def warnings(session: Session, *, row: ReplanRow, settings: ReplanSettings) -> tuple[str, ...]:

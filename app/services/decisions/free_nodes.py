@@ -1,4 +1,4 @@
-"""Free nodes that are no spares: those that a decision on failures leaves out, and what they would change."""
+"""Free nodes that are not spares: those that a decision on failures leaves out, and what they would change."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class WithFreeNodes:
 
 
 def free_nodes(session: Session, *, replan: ReplanRecord, now: datetime) -> tuple[str, ...]:
-    """Usable free nodes that are no spares, as the replan finds the cluster now; none where it is decided."""
+    """Usable free nodes that are not spares, as the replan finds the cluster now; none where it is decided."""
     settings = replan_settings.settings_of(session, cluster_id=replan.cluster_id)
     if not replan.is_open or replan.chosen is not None or settings.all_free_nodes:
         return ()
@@ -51,7 +51,7 @@ def answer_with_free_nodes(sessions: SessionFactory, *, replan_id: str, now: dat
         replan = replans.get_replan(session, replan_id=replan_id)
         nodes = free_nodes(session, replan=replan, now=now)
         if not nodes:
-            raise Conflict("No node is free that is no spare already, or the decision is made.")
+            raise Conflict("No node is free that is not a spare already, or the decision is made.")
         found = replan_problems.situation(
             session, cluster_id=replan.cluster_id, replan_id=replan.id, now=now, takes_free_nodes=True
         )
@@ -65,7 +65,7 @@ def use_free_nodes(session: Session, *, replan_id: str, now: datetime) -> str:
     replan = replans.get_replan(session, replan_id=replan_id)
     nodes = free_nodes(session, replan=replan, now=now)
     if not nodes:
-        raise Conflict("No node is free that is no spare already, or the decision is made.")
+        raise Conflict("No node is free that is not a spare already, or the decision is made.")
     spares = occupancy.spare_names(session, cluster_id=replan.cluster_id)
     occupancy.replace_spares(session, reference=replan.cluster_id, nodes=(*spares, *nodes))
     return reports.request_replan(

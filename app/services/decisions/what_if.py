@@ -80,7 +80,7 @@ def looked_up(
     told = resolve(losses, source=SOURCE, cluster=cluster.cluster, aliases=table)
     for index, each in enumerate(losses):
         if each.state is HealthState.RECOVERED:
-            raise InvalidInput(f"losses[{index}].state", each.state, "is no loss", "leave what is well out")
+            raise InvalidInput(f"losses[{index}].state", each.state, "is not a loss", "leave what is well out")
     unknown = [_unknown(index, each, cluster.cluster) for index, each in enumerate(told) if not each.known]
     if unknown:
         raise InvalidDocument(unknown)
@@ -89,7 +89,7 @@ def looked_up(
 
 def _unknown(index: int, told: ToldEvent, cluster: Cluster) -> FieldProblem:
     """Problem with a loss of no part of the cluster."""
-    entity, problem = told.event.entity, "is no part of the cluster"
+    entity, problem = told.event.entity, "is not part of the cluster"
     if entity.kind is EntityKind.SWITCH:
         return FieldProblem(f"losses[{index}].part", told.told_name, problem)
     nodes = {node.name: node for node in cluster.nodes}

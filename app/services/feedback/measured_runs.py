@@ -188,7 +188,7 @@ def _source_in_full(session: Session, plan: Plan) -> _Source:
         stored = clusters.get_cluster(session, reference=name)
     except NotFound as error:
         remedy = "store the cluster, or name a plan of this service"
-        raise InvalidInput("plan.provenance.cluster", name, "is no stored cluster", remedy) from error
+        raise InvalidInput("plan.provenance.cluster", name, "is not a stored cluster", remedy) from error
     return _Source(plan, stored.cluster, stored.id, calibrations.calibration_of_plan(session, plan=plan))
 
 
@@ -235,7 +235,7 @@ def _check(report: RunReport, predicted: PredictedRun) -> None:
     hosts = set(predicted.hosts)
     if foreign := [each.node for each in report.nodes if each.node not in hosts]:
         raise InvalidInput(
-            "nodes", foreign[0], "is no node of the plan", f"name those of {', '.join(sorted(hosts)[:4])}"
+            "nodes", foreign[0], "is not a node of the plan", f"name those of {', '.join(sorted(hosts)[:4])}"
         )
 
 

@@ -83,4 +83,4 @@ def _named(stored: Sequence[EventSource], source: str) -> EventSource:
         if source in (each.name, each.id):
             return each
     known = [each.name for each in stored]
-    raise InvalidInput("query.source", source, "is no source of this cluster", close_name(source, known))
+    raise InvalidInput("query.source", source, "is not a source of this cluster", close_name(source, known))

@@ -90,7 +90,7 @@ def _stage_problems(plan: Plan) -> Iterator[FieldProblem]:
     for memory in plan.memory:
         if not (0 < memory.limit_bytes <= _MOST_BYTES and 0 < memory.total_bytes <= _MOST_BYTES):
             yield FieldProblem(
-                f"memory[{memory.stage}]", memory.limit_bytes / GIB, "is no memory of a GPU", _REMEDY
+                f"memory[{memory.stage}]", memory.limit_bytes / GIB, "is not the memory of a GPU", _REMEDY
             )
 
 
@@ -98,10 +98,10 @@ def _figure_problems(plan: Plan) -> Iterator[FieldProblem]:
     step_s = plan.time.step_s
     for part in fields(plan.time):
         if not -_SUM_TOLERANCE * step_s <= (value := getattr(plan.time, part.name)) <= LONGEST_STEP_S:
-            yield FieldProblem(f"time.{part.name}", value, "is no part of the step time")
+            yield FieldProblem(f"time.{part.name}", value, "is not part of the step time")
     if not 0 < plan.model_flops_per_s_per_gpu <= _FASTEST_FLOPS_PER_S:
         value = plan.model_flops_per_s_per_gpu / TFLOP
-        yield FieldProblem("model_tflops_per_s_per_gpu", value, "is no rate of a GPU", _REMEDY)
+        yield FieldProblem("model_tflops_per_s_per_gpu", value, "is not a rate of a GPU", _REMEDY)
     if plan.workload is not None:
         expected = plan.workload.tokens_per_step / step_s
         if not math.isclose(plan.tokens_per_s, expected, rel_tol=_SUM_TOLERANCE):

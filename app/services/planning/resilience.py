@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 _BESIDE_SEARCH_S: Final = 60.0
-"""Seconds for all that is no search: starting a process, and pricing."""
+"""Seconds for all that is not a search: starting a process, and pricing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +138,6 @@ def _of_provenance(session: Session, plan: Plan) -> ClusterSnapshot:
         raise InvalidInput(
             "plan.provenance.snapshot_id",
             plan.provenance.snapshot_id,
-            "is no snapshot of this service",
+            "is not a snapshot of this service",
             "name the cluster",
         ) from unknown

@@ -13,7 +13,7 @@ from cluster_models.training.sensitivity import Sensitivity
 from solver.problem import PlanningProblem, SearchOptions
 
 _BESIDE_SEARCH_S: Final = 60.0
-"""Seconds for all that is no search: starting a process, and pricing."""
+"""Seconds for all that is not a search: starting a process, and pricing."""
 
 
 def sensitivity_of(sessions: SessionFactory, *, plan_id: str, time_limit_s: float) -> Sensitivity:

@@ -99,7 +99,7 @@ def check_fits(plan: AnyPlan, cluster: Cluster) -> None:
     seen = set()
     for field, node, gpu in _places(plan):
         if not 0 <= gpu < counts.get(node, 0):
-            raise InvalidRunningJob(field, f"{node}:{gpu}", f"is no GPU of the cluster {cluster.name!r}")
+            raise InvalidRunningJob(field, f"{node}:{gpu}", f"is not a GPU of the cluster {cluster.name!r}")
         if (node, gpu) in seen:
             twice = "serves two ranks" if isinstance(plan, Plan) else "serves two replicas"
             raise InvalidRunningJob(field, f"{node}:{gpu}", twice)

@@ -49,7 +49,7 @@ Points = list[tuple[float, float]]
 def link_curve(
     model: LinkModel, rates: Rates, samples: Sequence[Sample], source: str, destination: str
 ) -> LinkCurve | None:
-    """The curve from ``source`` to ``destination``; ``None`` where one of them is no node of the cluster."""
+    """The curve from ``source`` to ``destination``; ``None`` where one of them is not a node of the cluster."""
     if source == destination or not {source, destination} <= set(model.nodes):
         return None
     position = {name: index for index, name in enumerate(model.nodes)}

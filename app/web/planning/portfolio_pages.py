@@ -35,7 +35,7 @@ def ask_for_portfolio(request: Request, plan_id: str, data: Annotated[FormData, 
     gpus = sorted({int(each) for each in re.findall(r"\d+", text)} - {0}) if _COUNTS.fullmatch(text) else []
     if not 2 <= len(gpus) <= MOST_MEMBERS:
         raise InvalidInput(
-            "gpus", text[:100], "are no numbers of GPUs", f"give 2 to {MOST_MEMBERS}, as in 8, 16, 32"
+            "gpus", text[:100], "are not numbers of GPUs", f"give 2 to {MOST_MEMBERS}, as in 8, 16, 32"
         )
     with transaction(service.sessions) as session:
         portfolio_id = portfolios.create_curve(session, plan_id=plan_id, gpus=gpus)

@@ -79,7 +79,9 @@ def _end(days: str) -> datetime | None:
     except ValueError:
         value = math.nan
     if not 0 < value <= _LONGEST_DAYS:
-        raise InvalidInput("days", days, "is no number of days to come", "leave it empty for a key without an end")
+        raise InvalidInput(
+            "days", days, "is not a number of days to come", "leave it empty for a key without an end"
+        )
     return datetime.now(UTC) + timedelta(days=value)
 
 
@@ -89,7 +91,7 @@ def _requests(text: str) -> int | None:
         return None
     if not (text.isascii() and text.isdigit() and 0 < int(text[:10]) < 2**31):
         raise InvalidInput(
-            "requests_per_minute", text, "is no whole number above 0", "leave it empty for the usual"
+            "requests_per_minute", text, "is not a whole number above 0", "leave it empty for the usual"
         )
     return int(text[:10])
 

@@ -29,7 +29,7 @@ def port_doubts(shown: Sequence[ShownPort]) -> Iterator[Finding]:
     """Dead rails, and InfiniBand ports below the rate of others of their kind.
 
     Rails are the InfiniBand ports where there are any in service, else the Ethernet ports of the fastest kind.  A
-    port that is down is no dead rail where its card has as many ports up as other cards of its kind.
+    port that is down is not a dead rail where its card has as many ports up as other cards of its kind.
     """
     fabric = FABRIC if any(each.port.up and each.port.fabric == FABRIC for each in shown) else _ETHERNET
     rails = [each for each in shown if each.port.fabric == fabric]

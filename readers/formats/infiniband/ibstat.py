@@ -201,14 +201,14 @@ def read_uuids(source: Source, lines: tuple[Line, ...]) -> Contents:
         elif text and not text.startswith("#"):
             odd.append(line)
     remedy = "write a host name and the ClusterUUID that nvidia-smi -q shows, one host a line"
-    return Contents(tuple(facts), refused_runs(odd, "the line is no host name with a UUID", remedy))
+    return Contents(tuple(facts), refused_runs(odd, "the line is not a host name with a UUID", remedy))
 
 
 _COUNTERS: Final = "port counters say what was sent and what went wrong, not what a link can carry"
 
 
 def refuse_perfquery(source: Source, lines: tuple[Line, ...]) -> Contents:
-    """Nothing: counters are no measurement of a link."""
+    """Nothing: counters are not a measurement of a link."""
     first, last = (lines[0], lines[-1].number) if lines else (Line(1, source.text[:120]), 1)
     return Contents((), (refused(first, _COUNTERS, "send ib_write_bw or nccl-tests between two hosts", last),))
 

@@ -193,7 +193,7 @@ def _whole_product(product: str | None) -> str | None:
 
 
 def _domain(labels: Mapping[str, str]) -> str | None:
-    """The scale-up domain; ``ClusterUUID.CliqueID`` of zeros, or half empty, is no domain."""
+    """The scale-up domain; ``ClusterUUID.CliqueID`` of zeros, or half empty, is not a domain."""
     for key in _DOMAINS:
         value = _known(labels.get(key, ""))
         if value and (key != _DOMAINS[0] or _is_clique(value)):

@@ -35,7 +35,7 @@ _ADDRESSES: Final = {
 _NIC_RESOURCES: Final = {"vpc.amazonaws.com/efa": "efa"}
 """Resources that count cards; the count of an RDMA device plugin is of places in a queue, not of cards."""
 RESOURCES: Final = frozenset({*GPU_RESOURCES, *_NIC_RESOURCES})
-"""Keys of capacities; they are no labels."""
+"""Keys of capacities; they are not labels."""
 _SEND_NODES: Final = "send the output of: kubectl get nodes -o json"
 
 

@@ -13,7 +13,7 @@ from readers.frame.xml_events import documents
 
 _START: Final = re.compile(r"<(?:graphs\b|\?xml\b|!DOCTYPE\b|!ENTITY\b)")
 _ANCHOR: Final = re.compile(r"^\s*(?:<[!?].*>|-->)?\s*<graphs[\s>]")
-REASON: Final = "a graph file holds the rings and trees that NCCL chose, which is no measurement"
+REASON: Final = "a graph file holds the rings and trees that NCCL chose, which is not a measurement"
 _REMEDY: Final = "send the topology instead (NCCL_TOPO_DUMP_FILE), and nccl-tests for bandwidth"
 
 

@@ -227,7 +227,7 @@ def _doubts(cards: list[_Card], gpus: Mapping[str, _Device]) -> list[Finding]:
             )
             doubts.append(doubt("slow-nic", card.device.line, sentence, "state the NICs of the host"))
         elif card.doubt:
-            sentence = f"the speed {card.shown!r} of {card.name} is no number of Mbit/s; its rate is left open"
+            sentence = f"the speed {card.shown!r} of {card.name} is not a number of Mbit/s; its rate is left open"
             doubts.append(doubt(card.doubt, card.device.line, sentence, "state the rate of the NIC"))
     alone = [name for name, gpu in gpus.items() if _to_itself(gpu)]
     if alone:

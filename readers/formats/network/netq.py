@@ -98,7 +98,7 @@ def read_topology_graph(source: Source, lines: tuple[Line, ...]) -> Contents:
 
 
 def _devices(graph: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, int]]]:
-    """Identifier of each device: its name, and its tier from 1 at the leaves; 0 for what is no switch."""
+    """Identifier of each device: its name, and its tier from 1 at the leaves; 0 for what is not a switch."""
     for tier in graph["nodes"]:
         inner = tier.get("compounded_nodes") if isinstance(tier, dict) else None
         for device in inner if isinstance(inner, list) else ():

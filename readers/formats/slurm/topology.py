@@ -219,7 +219,7 @@ def _doubt_catch_alls(told: _Records, trees: Iterable[Record]) -> None:
                 note(
                     "unknown-switch",
                     record.line.number,
-                    f"{record.name} gathers {len(record.hosts)} hosts whose switch is not known; it is no leaf",
+                    f"{record.name} gathers {len(record.hosts)} hosts whose switch is not known; it is not a leaf",
                     "say which leaf these hosts are on, or leave them without one",
                 )
             )

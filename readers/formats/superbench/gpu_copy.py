@@ -59,7 +59,7 @@ def _take(found: re.Match[str], line: Line, kinds: dict[_Kind, _Cells]) -> str:
     start, end, how, engine, numa, ways, figure = found.groups()
     value = figure_of(figure)
     if value is None or value <= 0:
-        return f"{figure!r} is no bandwidth"
+        return f"{figure!r} is not a bandwidth"
     start, end = _device(start), _device(end)
     if start == end:
         return ""

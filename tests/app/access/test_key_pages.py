@@ -49,7 +49,7 @@ def test_a_key_is_made_shown_once_and_revoked(service: TestClient) -> None:
     ("change", "told"),
     [
         ({"name": " "}, "printable"),
-        ({"role": "king"}, "is no role"),
+        ({"role": "king"}, "is not a role"),
         ({"days": "-1"}, "no number of days"),
         ({"days": "soon"}, "no number of days"),
         ({"requests_per_minute": "many"}, "no whole number"),

@@ -117,7 +117,7 @@ def test_a_report_from_the_future_is_refused(client: TestClient) -> None:
 
 
 def test_numbers_that_are_none_are_refused(client: TestClient) -> None:
-    """NaN is no slowdown, and no JSON."""
+    """NaN is not a slowdown, and no JSON."""
     body = '{"node": "n0", "state": "degraded", "compute_slowdown": NaN}'
     reply = client.post(EVENTS, content=body, headers={"Content-Type": "application/json"})
     assert (reply.status_code, reply.json()["errors"][0]["field"]) == (422, "compute_slowdown")

@@ -91,11 +91,11 @@ def test_the_same_plan_comes_through_every_door(
 def test_what_cannot_be_is_refused_by_its_field(client: TestClient) -> None:
     """The path leads into the description."""
     for framework, field, problem in (
-        (DESCRIBED | {"like": "nemo-25.05"}, "workload.framework.like", "is no shipped framework generation"),
+        (DESCRIBED | {"like": "nemo-25.05"}, "workload.framework.like", "is not a shipped framework generation"),
         (DESCRIBED | {"name": FRAMEWORK}, "workload.framework.name", "is the name of a shipped generation"),
         (DESCRIBED | {"logit_bytes": 900}, "workload.framework.logit_bytes", "must be at most 64.0"),
         (DESCRIBED | {"dropouts": True}, "workload.framework.dropouts", "unknown field"),
-        ("ours", "workload.framework", "is no shipped generation"),
+        ("ours", "workload.framework", "is not a shipped generation"),
         (7, "workload.framework", "must be a mapping of fields, not a number"),
     ):
         assert errors(client, "predictions", body(framework)) == [(field, problem)]
@@ -117,7 +117,7 @@ def test_runs_of_a_described_framework_are_fitted(client: TestClient) -> None:
 def test_descriptions_of_runs_are_checked_before_any_fit(client: TestClient) -> None:
     """Names without runs, runs without names, one name twice; a name unknown to all lines is one problem."""
     runs = runs_csv()
-    unknown = ("lines 2-6, column framework", "is no shipped generation")
+    unknown = ("lines 2-6, column framework", "is not a shipped generation")
     for more, expected in (
         ({"frameworks": [DESCRIBED]}, ("frameworks", "are those of runs")),
         ({"frameworks": [DESCRIBED], "runs": runs}, ("frameworks", "is the framework of no run")),

@@ -100,7 +100,7 @@ def packed(**members: bytes) -> bytes:
     ids=["high", "nul", "empty", "zip", "gzip", "zip-bomb", "gzip-bomb", "members", "latin"],
 )
 def test_bytes_of_every_kind_get_a_report(small: TestClient, data: bytes, reason: str) -> None:
-    """A file that is no text is refused in the report; the good file beside it is read."""
+    """A file that is not text is refused in the report; the good file beside it is read."""
     report = small.post(IMPORTS, **form({"bad": data, "table.csv": TABLE.encode()}, cluster="made")).json()
     bad = next(file for file in report["files"] if file["name"] == "bad")
     assert reason in bad["refusals"][0]["reason"]

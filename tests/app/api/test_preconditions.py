@@ -93,7 +93,7 @@ def test_a_plan_that_went_on_is_not_deleted_by_its_old_tag(client: TestClient) -
     ],
 )
 def test_tags_are_compared_as_the_standard_says(client: TestClient, tags: str, status: int) -> None:
-    """Any of a list, weak ones never, a tag that is none of ours is that of nothing; what is no tag is wrong."""
+    """Any of a list, weak ones never, a tag that is none of ours is that of nothing; what is not a tag is wrong."""
     answer = client.patch(f"{SITE}/nodes/n7", json={}, headers={"If-Match": tags})
     assert answer.status_code == status, answer.text
 

@@ -221,7 +221,7 @@ def test_an_unknown_query_parameter_is_refused(client: TestClient) -> None:
         {
             "field": "query.statsu",
             "value": "failed",
-            "problem": "is no parameter of this address",
+            "problem": "is not a parameter of this address",
             "remedy": "did you mean 'status'?",
         }
     ]

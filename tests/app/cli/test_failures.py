@@ -95,7 +95,7 @@ def test_unknown_names_are_kept_and_told(capsys: pytest.CaptureFixture[str], tmp
     """A file may name strangers: they are stored, listed and change nothing."""
     (tmp_path / "told.json").write_text(json.dumps({"node": "stranger", "state": "failed"}))
     assert main(["events", "report", NAME, "--events", "told.json"]) == 0
-    assert "'stranger' is no part of two-and-a-spare" in capsys.readouterr().err
+    assert "'stranger' is not part of two-and-a-spare" in capsys.readouterr().err
     assert main(["events", "list", NAME, "--unknown"]) == 0
     assert "unknown name stranger" in " ".join(capsys.readouterr().out.split())
     assert main(["conditions", NAME]) == 0
@@ -132,12 +132,12 @@ def test_one_job_of_a_decision_is_completed(capsys: pytest.CaptureFixture[str]) 
     ("arguments", "words"),
     [
         (["events", "report", NAME], "--lost: nothing is reported"),
-        (["events", "report", NAME, "--lost", "bb"], "--lost: is no part of the cluster two-and-a-spare"),
-        (["events", "report", "nowhere", "--lost", "b"], "CLUSTER: is no stored cluster (got 'nowhere')"),
-        (["conditions", "nowhere"], "CLUSTER: is no stored cluster (got 'nowhere')"),
+        (["events", "report", NAME, "--lost", "bb"], "--lost: is not part of the cluster two-and-a-spare"),
+        (["events", "report", "nowhere", "--lost", "b"], "CLUSTER: is not a stored cluster (got 'nowhere')"),
+        (["conditions", "nowhere"], "CLUSTER: is not a stored cluster (got 'nowhere')"),
         (["replans", "show", NAME], "REPLAN: is a cluster without an open decision"),
         (["replans", "show", "0123456789"], "REPLAN: is neither the id of a decision nor a stored cluster"),
-        (["replans", "list", "--status", "propsed"], "--status: is no status (got 'propsed'); did you mean"),
+        (["replans", "list", "--status", "propsed"], "--status: is not a status (got 'propsed'); did you mean"),
     ],
 )
 def test_bad_input_is_one_clear_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

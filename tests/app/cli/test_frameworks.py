@@ -69,7 +69,7 @@ def test_a_generation_is_printed_as_a_file_to_start_from(
 def test_an_unknown_generation_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     """One line, code 2."""
     (line,) = complaints(capsys, "frameworks", "show", "nemo-25.0")
-    assert "is no shipped generation (got 'nemo-25.0'); did you mean 'nemo-25.0" in line
+    assert "is not a shipped generation (got 'nemo-25.0'); did you mean 'nemo-25.0" in line
 
 
 def test_a_plan_of_a_described_framework_says_so(ours: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,13 +106,13 @@ def test_the_file_the_workload_and_the_plan_itself_describe_alike(
         (
             "framework: ours\n",
             [],
-            "workload.yaml: framework: is no shipped generation (got 'ours'); describe it in a",
+            "workload.yaml: framework: is not a shipped generation (got 'ours'); describe it in a",
         ),
         (f"framework: {FRAMEWORK}\n", ["ours.yaml"], "--framework-file: is of ours, the workload of another"),
         (
             "framework: {name: a, like: b}\n",
             [],
-            "workload.yaml: framework.like: is no shipped framework generation",
+            "workload.yaml: framework.like: is not a shipped framework generation",
         ),
         ("", ["none.yaml"], "none.yaml"),
         ("", ["odd.yaml"], "odd.yaml: overlap_tensr: unknown field (got True); did you mean 'overlap_tensor'?"),
@@ -156,9 +156,9 @@ def test_a_calibration_of_a_described_framework_knows_its_name(
     [
         (
             ["--runs", "runs.csv"],
-            "runs.csv: lines 2-6, column framework: is no shipped generation (got 'inhouse')",
+            "runs.csv: lines 2-6, column framework: is not a shipped generation (got 'inhouse')",
         ),
-        (["--runs", "runs.csv", "--framework-file", "ours.yaml"], "column framework: is no shipped generation"),
+        (["--runs", "runs.csv", "--framework-file", "ours.yaml"], "column framework: is not a shipped generation"),
         (
             ["--runs", "good.csv", "--framework-file", "ours.yaml"],
             "frameworks: is the framework of no run (got 'ours'",

@@ -246,7 +246,7 @@ def test_refusals_name_the_line_and_alike_ones_are_told_once(
         (["logs", "--cluster", "a b"], "name: "),
         (["logs", "--host", "topo.txt"], "is not FILE=NODE"),
         (["logs", "--host", "topo.txt=n1"], "is not one of the files given"),
-        (["logs", "--accept", "tcp-fallback"], "is no doubt of these files"),
+        (["logs", "--accept", "tcp-fallback"], "is not a doubt of these files"),
         (["logs", "--accept", "x.log:1:tcp-fallback"], "is not one of the files given"),
         (["logs", "--store"], "add --cluster NAME"),
         (["logs", "--cluster", "new", "--store"], "choose another name"),

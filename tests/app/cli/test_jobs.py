@@ -72,8 +72,8 @@ def test_spares_are_listed_and_replaced(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["add", "nowhere", "small", "--plan", PLAN], "CLUSTER: is no stored cluster (got 'nowhere')"),
-        (["add", NAME, "small", "--plan", CLUSTER], "cluster.yaml: plan: is no plan"),
+        (["add", "nowhere", "small", "--plan", PLAN], "CLUSTER: is not a stored cluster (got 'nowhere')"),
+        (["add", NAME, "small", "--plan", CLUSTER], "cluster.yaml: plan: is not a plan"),
         (["add", NAME, "small", "--plan", "0123456789abcdef"], "There is no plan '0123456789abcdef'"),
         (["add", NAME, "small", "--plan", PLAN, "--weight", "0"], "weight: must be positive (got 0.0)"),
         (["show", NAME, "small"], "There is no job 'small'"),

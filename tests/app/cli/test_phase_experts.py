@@ -98,4 +98,4 @@ def test_a_plan_of_training_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
     path = tmp_path / "plan.json"
     path.write_text("{}")
     assert main(["experts", "serving", "--plan", str(path), "--loads", str(path)]) != 0
-    assert "is no serving plan" in capsys.readouterr().err
+    assert "is not a serving plan" in capsys.readouterr().err

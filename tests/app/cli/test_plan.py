@@ -50,7 +50,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_json_is_the_plan_and_nothing_else(
     files: list[str], found: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Standard output can be piped on; standard error is empty when it is no terminal."""
+    """Standard output can be piped on; standard error is empty when it is not a terminal."""
     assert main(["plan", *files, "--json"]) == 0
     out, err = capsys.readouterr()
     assert plan_from_text(out) == small_plan()
@@ -178,7 +178,7 @@ def test_a_plan_that_trains_adapters_starts_by_bridge(
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        (["--tokens", "many"], "--tokens: is no number of tokens"),
+        (["--tokens", "many"], "--tokens: is not a number of tokens"),
         (["--gpu-price", "0"], "--gpu-price: must be a positive number"),
     ],
 )

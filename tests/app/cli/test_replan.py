@@ -109,32 +109,32 @@ def test_reports_of_a_monitoring_system_count_and_unknown_names_are_told(
     assert main(["replan", CLUSTER, *JOB, *told, "--spare", "c", "--safe"]) == 0
     out, err = capsys.readouterr()
     assert "Failed: node b." in " ".join(out.split())
-    assert "'zz:9100' is no part of two-and-a-spare" in err
+    assert "'zz:9100' is not part of two-and-a-spare" in err
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--lost", "bb"], "--lost: is no part of the cluster two-and-a-spare (got 'bb')"),
-        (["--lost", "b:gpu4"], "--lost: is no GPU of b: it has 4 (got 'b:gpu4'); 0 to 3"),
+        (["--lost", "bb"], "--lost: is not part of the cluster two-and-a-spare (got 'bb')"),
+        (["--lost", "b:gpu4"], "--lost: is not a GPU of b: it has 4 (got 'b:gpu4'); 0 to 3"),
         (["--lost", "b:2"], "--lost: names no part of b (got 'b:2'); write b:gpu2 or b:nic0"),
         (["--degraded", "a-b=1.5"], "--degraded: leaves no share in (0, 1] (got 'a-b=1.5')"),
         (["--degraded", "a-b=0"], "--degraded: leaves no share in (0, 1] (got 'a-b=0')"),
         (["--degraded", "a-b"], "--degraded: does not say how much is left (got 'a-b')"),
         ([], "--lost: nothing is said to have failed"),
-        (["--lost", "b", "--horizon", "6"], "--horizon: is no duration (got '6')"),
+        (["--lost", "b", "--horizon", "6"], "--horizon: is not a duration (got '6')"),
         (["--lost", "b", "--spare", "a"], "--spare: is held by small (got 'a')"),
-        (["--lost", "b", "--spare", "d"], "--spare: is no node of the cluster two-and-a-spare (got 'd')"),
+        (["--lost", "b", "--spare", "d"], "--spare: is not a node of the cluster two-and-a-spare (got 'd')"),
         (["--lost", "b", "--weight", "smal=2"], "--weight: is not the name of a --job (got 'smal'); did you mean"),
-        (["--lost", "b", "--weight", "small=no"], "--weight: is no positive number (got 'small=no')"),
+        (["--lost", "b", "--weight", "small=no"], "--weight: is not a positive number (got 'small=no')"),
         (["--lost", "b", "--job", f"other={PLAN}"], "--job: holds GPU 0 of b, as small does (got 'other')"),
-        (["--lost", "b", "--job", f"../x={PLAN}"], "--job: is no name of a job (got '../x')"),
-        (["--lost", "b", "--job", f"other={CLUSTER}"], "cluster.yaml: plan: is no plan"),
+        (["--lost", "b", "--job", f"../x={PLAN}"], "--job: is not a name of a job (got '../x')"),
+        (["--lost", "b", "--job", f"other={CLUSTER}"], "cluster.yaml: plan: is not a plan"),
         (["--lost", "b", "--job", "other=gone.json"], "file: cannot be read"),
         (["--lost", "b", "--adapter", "slurm"], "--adapter: says how to read no file (got 'slurm')"),
         (
             ["--events", CLUSTER, "--adapter", "slrm"],
-            "--adapter: is no format of reports that we read (got 'slrm')",
+            "--adapter: is not a format of reports that we read (got 'slrm')",
         ),
         (["--lost", "b", "--format", "slurm"], "--output: is missing"),
         (["--lost", "b", "--output", "out", "--format", "slrm"], "did you mean 'slurm'?"),
@@ -158,7 +158,8 @@ def test_a_plan_of_another_cluster_is_refused(capsys: pytest.CaptureFixture[str]
     assert main(["replan", CLUSTER, "--job", "small=other.json", "--lost", "b"]) == 2
     err = capsys.readouterr().err
     assert (
-        "--job small: is no plan of the cluster two-and-a-spare: 1 of its 2 nodes are not in it, such as x1" in err
+        "--job small: is not a plan of the cluster two-and-a-spare: 1 of its 2 nodes are not in it, such as x1"
+        in err
     )
 
 

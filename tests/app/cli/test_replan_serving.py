@@ -84,10 +84,10 @@ def test_wrong_input_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     Path("policy.yaml").write_text("start_low_s: 300\nstart_high_s: 100\n")
     Path("few.yaml").write_text(_cluster(1))
     for arguments, words in (
-        (["few.yaml", "--job", "chat=chat.json"], "is no plan of the cluster site, which has no GPU 0"),
+        (["few.yaml", "--job", "chat=chat.json"], "is not a plan of the cluster site, which has no GPU 0"),
         (["site.yaml", "--job", "chat=chat.json", "--recovery", "policy.yaml"], "must be at least the lower time"),
         (["site.yaml", "--job", "a=chat.json", "--job", "b=chat.json"], "holds GPU 0"),
-        (["site.yaml", "--job", "a=chat.json", "--job", f"b={PLAN}"], "is no plan of the cluster"),
+        (["site.yaml", "--job", "a=chat.json", "--job", f"b={PLAN}"], "is not a plan of the cluster"),
     ):
         capsys.readouterr()
         assert main(["replan", *arguments, "--lost", lost]) != 0

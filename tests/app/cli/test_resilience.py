@@ -72,7 +72,7 @@ def test_the_planner_is_asked_for_a_plan_that_survives_more(capsys: pytest.Captu
     ("options", "words"),
     [
         (["--rate", "-1"], "--rate: must be a number of failures (got -1.0)"),
-        (["--checkpoint-every", "30"], "--checkpoint-every: is no duration (got '30')"),
+        (["--checkpoint-every", "30"], "--checkpoint-every: is not a duration (got '30')"),
         (["--checkpoint-every", "0steps"], "--checkpoint-every: must be at least one step"),
         (["--label", "rck", "--cluster", CLUSTER], "--label: is not carried by every node of the plan (got 'rck')"),
         (["--search", "5s"], "--search: needs the nodes that a plan may use (got '5s'); give --cluster FILE"),
@@ -94,5 +94,5 @@ def test_a_file_that_is_no_plan_is_refused(capsys: pytest.CaptureFixture[str]) -
     """One line says where plans come from."""
     assert main(["resilience", CLUSTER]) == 2
     err = capsys.readouterr().err
-    assert "cluster.yaml: plan: is no plan" in err
+    assert "cluster.yaml: plan: is not a plan" in err
     assert len(err.splitlines()) == 1

@@ -58,7 +58,7 @@ def test_drift_and_recalibration_say_what_the_runs_tell(capsys: pytest.CaptureFi
         (["--plan", PLAN, "--step-time", "0.5", "--log", "x"], "beside --step-time"),
         (["--plan", PLAN, "--step-time", "500"], "that the plan predicts"),
         (["--plan", "0123", "--step-time", "0.5"], "There is no plan '0123'"),
-        (["--plan", PLAN, "--step-time", "0.5", "--memory", "1", "--memory-counter", "x"], "is no counter"),
+        (["--plan", PLAN, "--step-time", "0.5", "--memory", "1", "--memory-counter", "x"], "is not a counter"),
     ],
 )
 def test_bad_reports_are_one_clear_line(options: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,7 +86,7 @@ def test_the_address_is_tried_before_anything_heavy_is_imported(
         ("DATABASE_URL", "nonsense", "the database cannot be used: Could not parse"),
         ("DATABASE_URL", "oracle+nothing://h/d", "the database cannot be used: Can't load plugin"),
         ("DATA_DIR", "{folder}/file/below", "MESHWRIGHT_DATA_DIR"),
-        ("PORTT", "80", "MESHWRIGHT_PORTT is no setting and changes nothing; did you mean 'MESHWRIGHT_PORT'?"),
+        ("PORTT", "80", "MESHWRIGHT_PORTT is not a setting and changes nothing; did you mean 'MESHWRIGHT_PORT'?"),
     ],
 )
 def test_what_keeps_a_service_from_starting_is_one_line(

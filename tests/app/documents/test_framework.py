@@ -146,16 +146,16 @@ def test_what_is_left_out_is_as_in_the_generation_it_is_like() -> None:
     [
         ({"name": "nemo-25.04"}, "framework.name: is the name of a shipped generation (got 'nemo-25.04'); give"),
         ({"name": "a b"}, "name: is not a name of the kind that belongs there"),
-        ({"like": "nemo-25.05"}, "framework.like: is no shipped framework generation (got 'nemo-25.05'); did you"),
-        ({"like": "ours"}, "framework.like: is no shipped framework generation"),
+        ({"like": "nemo-25.05"}, "framework.like: is not a shipped framework generation (got 'nemo-25.05'); did"),
+        ({"like": "ours"}, "framework.like: is not a shipped framework generation"),
         ({"gradient_precision": "fp8"}, "gradient_precision: must be one of fp32, bf16 (got 'fp8')"),
         ({"gradient_bytes": 2.0}, "gradient_bytes: unknown field"),
         ({"overlap_tensor": 1}, "overlap_tensor: must be true or false"),
         ({"logit_bytes": -1.0}, "logit_bytes: must be at least 0.0 (got -1.0)"),
         ({"logit_bytes": 800}, "logit_bytes: must be at most 64.0 (got 800)"),
         ({"cuda_graph": "full"}, "cuda_graph: unknown field (got 'full'); did you mean 'cuda_graphs'?"),
-        ({"released": "March 2026"}, "released: is no month; write it like 2026-03 (got 'March 2026')"),
-        ({"released": "2026-13"}, "released: is no month"),
+        ({"released": "March 2026"}, "released: is not a month; write it like 2026-03 (got 'March 2026')"),
+        ({"released": "2026-13"}, "released: is not a month"),
         ({"measured_as": "nemo-25.02"}, "measured_as: unknown field"),
     ],
 )
@@ -188,7 +188,7 @@ def test_a_workload_may_name_what_is_described_elsewhere() -> None:
     """The name alone is known to whoever brings the description; to others it is unknown."""
     document = WorkloadDocument(sequence_length=1, global_batch_sequences=1, framework="ours")
     assert document.to_value({"ours": described()}).framework == described()
-    with pytest.raises(InvalidInput, match=r"framework: is no shipped generation \(got 'ours'\); describe it"):
+    with pytest.raises(InvalidInput, match=r"framework: is not a shipped generation \(got 'ours'\); describe it"):
         document.to_value()
 
 
@@ -206,7 +206,7 @@ def test_a_calibration_carries_descriptions() -> None:
     plain = calibration_document()
     table = {"ours": {"kernel_share": {"value": 0.8, "low": 0.7, "high": 0.9, "steps": 5}}}
     data = plain.model_dump(mode="json") | {"frameworks": table}
-    with pytest.raises(InvalidInput, match=r"frameworks.ours: is no shipped generation .*under descriptions"):
+    with pytest.raises(InvalidInput, match=r"frameworks.ours: is not a shipped generation .*under descriptions"):
         type(plain).model_validate(data).to_fitted()
     own, other = (
         type(plain).model_validate(data | {"descriptions": [DESCRIBED | {"dropout": dropout}]}).to_fitted()
@@ -214,7 +214,7 @@ def test_a_calibration_carries_descriptions() -> None:
     )
     assert own.described == {"ours": described()}
     assert own.source != other.source
-    with pytest.raises(InvalidInput, match=r"descriptions\[0\].like: is no shipped"):
+    with pytest.raises(InvalidInput, match=r"descriptions\[0\].like: is not a shipped"):
         type(plain).model_validate(data | {"descriptions": [DESCRIBED | {"like": "none"}]}).to_fitted()
 
 

@@ -228,7 +228,7 @@ def test_no_plan_says_by_how_much_it_misses() -> None:
 
 
 def test_a_plan_without_hosts_is_refused() -> None:
-    """A plan document that somebody shortened is no plan."""
+    """A plan document that somebody shortened is not a plan."""
     value = PlanDocument.from_plan(small_plan()).model_dump(mode="json")
     value["configuration"]["hosts"] = None
     with pytest.raises(InvalidInput, match="names its hosts"):

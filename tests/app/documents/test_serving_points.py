@@ -13,7 +13,7 @@ LINE = "vllm-0.16,H100,llama-3.1-8b,2,1024,512,8,fp8,50,8,1024"
 
 
 def test_a_line_is_a_case_with_its_figures() -> None:
-    """In seconds and requests a second; what is not measured is no number."""
+    """In seconds and requests a second; what is not measured is not a number."""
     points = read_serving_points(f"{HEAD}\n{LINE}\n{LINE.replace(',50,8,', ',,8,')}\n")
     (first, second) = points.cases
     assert first == second

@@ -98,7 +98,7 @@ def test_yaml_scalars_follow_the_core_schema(text: str, value: object) -> None:
 
 
 def test_bytes_that_are_not_text_are_refused() -> None:
-    """A binary file is no document, and a byte order mark no fault."""
+    """A binary file is not a document, and a byte order mark no fault."""
     with pytest.raises(InvalidInput, match="not UTF-8"):
         decode(b"\x89PNG\xff", what="cluster")
     assert decode(b"\xef\xbb\xbfa: 1", what="cluster") == "a: 1"

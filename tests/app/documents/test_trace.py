@@ -85,8 +85,8 @@ def test_rows_name_their_class_and_what_is_cached() -> None:
         ('{"timestamp": 0, "input_length": 5, "output_length": 5}\n{"timestamp": ', "row 2: is not valid JSON"),
         ('{"timestamp": true, "input_length": 5, "output_length": 5}', "row 1: timestamp must be a finite number"),
         ('{"timestamp": 0, "input_length": [5], "output_length": 5}', "row 1: input_length must be a whole"),
-        ("TIMESTAMP,ContextTokens,GeneratedTokens\nnoon,5,5\n", "row 1: TIMESTAMP is no time"),
-        (HEAD + '0,"5,5\n', "is no CSV"),
+        ("TIMESTAMP,ContextTokens,GeneratedTokens\nnoon,5,5\n", "row 1: TIMESTAMP is not a time"),
+        (HEAD + '0,"5,5\n', "is not CSV"),
     ],
 )
 def test_what_is_wrong_names_its_row(text: str, said: str) -> None:

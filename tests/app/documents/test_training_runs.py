@@ -133,7 +133,7 @@ def test_experts_may_be_cut() -> None:
         (",1,full", ",7,full", "line 2, column zero: must be one of 0, 1, 2, 3, fsdp, dist-opt"),
         (",full,400", ",full,", "line 2, column network_gbits_per_gpu: is missing: 16 GPUs reach beyond 8"),
         (",full,400", ",full,400,9", "line 2: has 15 cells, the head 14"),
-        (",full,400", ',"full,400', "is no CSV"),
+        (",full,400", ',"full,400', "is not CSV"),
     ],
 )
 def test_what_is_wrong_is_named_by_line_and_column(old: str, new: str, expected: str) -> None:
@@ -181,7 +181,7 @@ def test_the_same_mistake_in_many_lines_is_one_problem() -> None:
     text = HEAD + 60 * wrong + LINE + wrong + LINE.replace("H100", "H1000")
     unknown, kind = problems(text)
     assert unknown.startswith(
-        "lines 2-61, 63, column framework: is no shipped generation (got 'inhouse'); describe it in a file"
+        "lines 2-61, 63, column framework: is not a shipped generation (got 'inhouse'); describe it in a file"
     )
     assert "or use one of automodel-2025" in unknown
     assert kind.startswith("line 64, column gpu: unknown GPU kind (got 'H1000')")

@@ -225,4 +225,4 @@ UNLIKE: Final = {
     "blocks": blocks(),
     "even blocks": even_blocks(),
 }
-"""Plans of models that are no plain transformers."""
+"""Plans of models that are not plain transformers."""

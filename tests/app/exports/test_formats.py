@@ -258,7 +258,7 @@ def test_launches_are_values_with_sums_that_hold() -> None:
 def test_megatron_says_what_models_it_cannot_be_told(
     mixers: tuple[Mixer, ...], parts: dict[str, Any], reason: str
 ) -> None:
-    """Mixers side by side, convolutions, and layers of a state space that are no blocks by themselves."""
+    """Mixers side by side, convolutions, and layers of a state space that are not blocks by themselves."""
     with pytest.raises(InvalidConfiguration, match=reason):
         export("megatron").files(unlike(mixers=mixers, **parts))
 

@@ -74,7 +74,7 @@ def test_the_outcome_says_what_changed_and_what_unseen_runs_make_of_it() -> None
 
 
 def test_the_outcome_says_that_nothing_changed() -> None:
-    """The factor that stays 1 is no change."""
+    """The factor that stays 1 is not a change."""
     steps, memory = outcome_lines(calibration(Explanation.NOTHING, slowdown=1.0))
     assert steps.startswith("Step times: nothing changed.")
     assert memory.startswith("Peak memory: nothing changed.")

@@ -19,7 +19,7 @@ def test_a_long_course_is_thinned_and_keeps_its_newest_point() -> None:
 
 
 def test_two_points_make_a_picture_that_ends_with_the_gap() -> None:
-    """Points without a plan are left out; one alone is no course."""
+    """Points without a plan are left out; one alone is not a course."""
     course = Course()
     course.after({"elapsed_s": 1.0, "incumbent_s": None, "bound_s": 8.0})
     one = course.after({"elapsed_s": 2.0, "incumbent_s": 10.0, "bound_s": 8.0})

@@ -34,7 +34,7 @@ def test_the_interval_is_the_exact_one(count: int) -> None:
 
 
 def test_rates_and_repairs_follow_from_the_reports(sessions: SessionFactory) -> None:
-    """Two failures of eight nodes in ten days; a switch is no failure of a node; an unknown name is nothing."""
+    """Two failures of eight nodes in ten days; a switch is not a failure of a node; an unknown name is nothing."""
     with transaction(sessions) as session:
         session.get_one(ClusterRow, add_cluster(session)).created_at = START
         session.flush()

@@ -279,7 +279,7 @@ def test_what_if_changes_nothing(failed: Failed) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"), [({}, "choose what fails"), ({"node": ["n99"]}, "n99 is no part of the cluster")]
+    ("fields", "words"), [({}, "choose what fails"), ({"node": ["n99"]}, "n99 is not part of the cluster")]
 )
 def test_what_if_of_nothing_is_refused(failed: Failed, fields: dict[str, Any], words: str) -> None:
     """422 with the words at the field."""

@@ -88,7 +88,7 @@ def test_a_framework_in_the_box_or_a_file_takes_the_place_of_the_list(
     ("text", "sentence"),
     [
         (FILE + "overlap_tensr: true", "overlap_tensr: unknown field (got True); did you mean 'overlap_tensor'?"),
-        (FILE.replace("megatron", "megatrom"), "framework.like: is no shipped framework generation"),
+        (FILE.replace("megatron", "megatrom"), "framework.like: is not a shipped framework generation"),
         ("name: [", "is not valid YAML"),
     ],
 )
@@ -135,7 +135,7 @@ def test_every_shipped_generation_is_linked_as_a_file_to_start_from(pages: tuple
         ({"frameworks_text": FILE}, "are those of runs"),
         ({"frameworks_text": "name: [", "runs_text": "gpu\n"}, "is not valid YAML"),
         ({"frameworks_text": "- {name: a}", "runs_text": "gpu\n"}, "frameworks[0].like: is missing"),
-        ({"frameworks_text": "{name: a, like: b}", "runs_text": "gpu\n"}, "frameworks[0].like: is no shipped"),
+        ({"frameworks_text": "{name: a, like: b}", "runs_text": "gpu\n"}, "frameworks[0].like: is not a shipped"),
     ],
 )
 def test_problems_of_described_runs_stand_at_their_box(

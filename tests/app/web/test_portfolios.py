@@ -27,7 +27,7 @@ def test_a_plan_is_asked_for_on_other_numbers_of_gpus(tmp_path: Path) -> None:
         for wrong in ("", "8", "a, b", "0 0", " ".join(map(str, range(1, 18)))):
             refused = browser.post(ask, data={"gpus": wrong})
             assert refused.status_code == 422
-            assert "are no numbers of GPUs" in told(refused.text)
+            assert "are not numbers of GPUs" in told(refused.text)
         assert browser.post(ask, data={"gpus": "4, 8"}, headers=FOREIGN).status_code == 403
         assert "None yet." in told(browser.get("/portfolios").text)
         address = where(browser.post(ask, data={"gpus": "8, 4, 4"}))

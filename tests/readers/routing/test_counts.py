@@ -67,7 +67,7 @@ def test_ragged_rows_are_left_out() -> None:
 
 def test_a_file_without_a_usable_layer_is_an_error() -> None:
     """It names file, place and remedy."""
-    with pytest.raises(InvalidInput, match=r"made\.json: logical_count\[0\]\[0\]: is no count: -1"):
+    with pytest.raises(InvalidInput, match=r"made\.json: logical_count\[0\]\[0\]: is not a count: -1"):
         found_in({"logical_count": [[-1, 2], [-1, 3]]})
     with pytest.raises(InvalidInput, match="no count above 0"):
         found_in({"logical_count": [[0, 0], [0, 0]]})
@@ -119,7 +119,7 @@ def test_arrays_of_eplb() -> None:
 
 
 def test_several_arrays_are_several_workloads() -> None:
-    """Named by their keys; what belongs to one is no workload."""
+    """Named by their keys; what belongs to one is not a workload."""
     found = read_of("run.npz", npz(prefill=counts(3, 8), decode=counts(3, 8, 1)))
     assert {workload.name for workload in found.workloads} == {"run:prefill", "run:decode"}
     pairs = np.ones((2, 8, 8))

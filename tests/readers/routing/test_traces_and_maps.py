@@ -78,7 +78,7 @@ def test_ids_of_no_expert() -> None:
         found_in({"experts": (trace(20, 3, 8, 2) + 8).tolist()}, experts=8)
     with pytest.raises(InvalidInput, match="look like ids of tokens"):
         found_in({"experts": (trace(20, 3, 8, 2) + 50_000).tolist()})
-    with pytest.raises(InvalidInput, match=r"experts\[0\]\[0\]\[1\]: is no expert id"):
+    with pytest.raises(InvalidInput, match=r"experts\[0\]\[0\]\[1\]: is not an expert id"):
         found_in({"experts": [[[0, 1.5]], [[1, 2]]]})
 
 
@@ -143,7 +143,7 @@ def test_a_map_needs_the_ranks_of_its_engine() -> None:
     (partial,) = found_in({"physical_to_logical_map": [[0, 0, 2, 3]]}).maps
     with pytest.raises(InvalidConfiguration, match="each of 4 experts"):
         partial.on(2)
-    with pytest.raises(InvalidInput, match=r"physical_to_logical_map\[0\]\[1\]: is no expert"):
+    with pytest.raises(InvalidInput, match=r"physical_to_logical_map\[0\]\[1\]: is not an expert"):
         found_in({"physical_to_logical_map": [[0, -1], [1, 0]]})
     with pytest.raises(InvalidInput, match="not divisible by 3 ranks"):
         found_in({"physical_to_logical_map": [[0, 1], [1, 0]], "ep_size": 3})

@@ -207,7 +207,7 @@ WRONG: Final = {
     "layer beyond": (
         SPARSE,
         [loads(np.ones((2, 4)), first=3)],
-        "is no layer with experts: tiny-sparse has 4 of them, 0 to 3",
+        "is not a layer with experts: tiny-sparse has 4 of them, 0 to 3",
     ),
     "same name": (SPARSE, [loads(np.ones((2, 4)))] * 2, "is given twice"),
     "one expert more often than once a token": (

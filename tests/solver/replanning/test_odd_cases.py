@@ -69,7 +69,7 @@ def test_job_that_is_hardly_slowed_gives_up_no_gpu() -> None:
 
 
 def test_paused_job_gets_nothing_of_its_old_nodes_that_is_no_spare() -> None:
-    """Its old node is no spare any more, whatever is free there beside what it held."""
+    """Its old node is not a spare any more, whatever is free there beside what it held."""
     whole = cluster(2, gpus=4)
     running = paused(job("one", whole, names(whole, 0, 1), gpus_per_node=2, recovery=SAME_SHAPE))
     best, _, _ = answers(replan(whole, [running], spares=["n01"]))

@@ -113,7 +113,7 @@ def test_classes_of_a_trace_have_limits_of_their_own() -> None:
     for found in (plan.figures[0].limited_s, replay.limited_s):
         long, chat = (next(each for each in found.classes if each.name == name) for name in ("long", "chat"))
         assert chat.first_token_s < long.first_token_s <= 0.2
-    with pytest.raises(InvalidWorkload, match="is no class of the trace"):
+    with pytest.raises(InvalidWorkload, match="is not one of the trace"):
         ServingWorkload.traced(trace, (replace(limit, name="lnog"),))
 
 
