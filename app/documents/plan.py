@@ -99,7 +99,7 @@ class PlanDocument(ValueDocument[Plan]):
     provenance: ProvenanceDocument = Field(description="What the plan was made from.")
     architecture: ArchitectureDocument | None = Field(None, description="The model in full.")
     workload: WorkloadDocument | None = Field(None, description="The workload it was made for.")
-    robustness: RobustnessDocument | None = Field(None, description="What drift of links leaves of its lead.")
+    robustness: RobustnessDocument | None = Field(None, description="How often it stays ahead when links drift.")
     timeline: list[TimelineEventDocument] | None = Field(
         None, description="The predicted schedule of one step; absent where it was not asked for."
     )
