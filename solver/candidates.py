@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from cluster_models.training.context_exchange import exchange_code
-from cluster_models.training.offload import ON_DISKS
 from cluster_models.training.plan import Configuration, RankOrder
 from cluster_models.training.run_settings import RunSettings, settings_of
 from cluster_models.training.schedules import PipelineSchedule, model_columns
@@ -163,7 +162,7 @@ def batch_of(configuration: Configuration) -> CandidateBatch:
         module_code(configuration.recompute_modules),
         configuration.recompute_layers,
         configuration.sharding_ranks,
-        ON_DISKS if configuration.offload_to_disks else configuration.optimizer_offload,
+        configuration.offload_code,
         configuration.offloaded_layers,
         exchange_code(configuration.context_exchange, configuration.head_ranks, degrees.context),
         configuration.settings.code,

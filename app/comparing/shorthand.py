@@ -81,6 +81,7 @@ def read_shorthand(text: str, plan: Plan, *, gpus: int) -> ConfigurationDocument
         recompute_layers=layers,
         sharding=Sharding(choices.get("sharding", own.sharding)),
         offload_to_disks=own.offload_to_disks and "optimizer_offload" not in choices,
+        offload_parameters=own.offload_parameters and not {"optimizer_offload", "sharding"} & choices.keys(),
         offloaded_layers=own.offloaded_layers * (degrees.pipeline == 1 and policy is Recompute.NONE),
         optimizer_offload_percent=int(choices.get("optimizer_offload", own.optimizer_offload)),
         context_exchange=ContextExchange(exchange),

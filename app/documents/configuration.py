@@ -93,6 +93,9 @@ class ConfigurationDocument(ValueDocument[Configuration]):
     offload_to_disks: Flag = Field(
         False, description="All optimizer states live on the nodes' disks instead.", examples=[False]
     )
+    offload_parameters: Flag = Field(
+        False, description="Shards of parameters live where their optimizer states do.", examples=[False]
+    )
     offloaded_layers: WholeNumber = Field(
         0,
         description="Layers whose activations wait in the nodes' memory from the forward to the backward pass.",
@@ -176,6 +179,7 @@ class ConfigurationDocument(ValueDocument[Configuration]):
             sharding_ranks=self.sharding_ranks,
             optimizer_offload=self.optimizer_offload_percent,
             offload_to_disks=self.offload_to_disks,
+            offload_parameters=self.offload_parameters,
             offloaded_layers=self.offloaded_layers,
             context_exchange=self.context_exchange,
             head_ranks=self.head_ranks,

@@ -55,6 +55,7 @@ class Claims:
     sharding_ranks: int | None = None
     optimizer_offload: int | None = None
     offload_to_disks: bool | None = None
+    offload_parameters: bool | None = None
     offloaded_layers: int | None = None
     exchange: str | None = None
     shards_gradients: bool | None = None
@@ -120,6 +121,7 @@ def claims_of(launch: Launch) -> Claims:
         sharding_ranks=launch.configuration.sharding_ranks,
         optimizer_offload=launch.configuration.optimizer_offload,
         offload_to_disks=launch.configuration.offload_to_disks,
+        offload_parameters=launch.configuration.offload_parameters,
         offloaded_layers=launch.configuration.offloaded_layers,
         exchange=launch.configuration.exchange_words,
         shards_gradients=shards_gradients(launch.configuration.sharding, plan.workload) if plan.workload else None,

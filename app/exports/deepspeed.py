@@ -41,7 +41,7 @@ def render_deepspeed(launch: Launch, options: Options) -> Files:
 def _refuse(launch: Launch) -> None:
     refuse_groups("DeepSpeed", launch)
     refuse_optimizer("DeepSpeed", launch)
-    refuse_offload("DeepSpeed", launch, takes=True, disks=True)
+    refuse_offload("DeepSpeed", launch, takes=True, stage_three=True)
     refuse_layers("DeepSpeed", launch)
     degrees = launch.degrees
     reasons = {
@@ -86,6 +86,8 @@ def _settings(launch: Launch) -> dict[str, Any]:
     if configuration.optimizer_offload:
         home = {"device": "nvme", "nvme_path": NVME} if configuration.offload_to_disks else {"device": "cpu"}
         settings["zero_optimization"]["offload_optimizer"] = home | {"pin_memory": True}
+        if configuration.offload_parameters:
+            settings["zero_optimization"]["offload_param"] = home | {"pin_memory": True}
     if launch.degrees.tensor > 1:
         settings["tensor_parallel"] = {"autotp_size": launch.degrees.tensor}
     return settings
@@ -115,7 +117,7 @@ def _script(launch: Launch, options: Options) -> str:
                 else []
             ),
             *(
-                [f"# Optimizer states go to {NVME} (offload_optimizer.nvme_path): name the nodes' own disks there."]
+                [f"# Optimizer states go to {NVME} (nvme_path): name the nodes' own disks there."]
                 if launch.configuration.offload_to_disks
                 else []
             ),

@@ -21,15 +21,17 @@ def offload_settings(launch: Launch) -> dict[str, str]:
 
 
 def refuse_offload(
-    target: str, launch: Launch, *, takes: bool = False, disks: bool = False, remedy: str = "export megatron"
+    target: str, launch: Launch, *, takes: bool = False, stage_three: bool = False, remedy: str = "export megatron"
 ) -> None:
     """Raise ``InvalidConfiguration`` where a plan offloads states and a target cannot.
 
-    ``takes``: all or none, ``disks``: also to disks.
+    ``takes``: all or none, ``stage_three``: also to disks, and with parameters.
     """
     percent = launch.configuration.optimizer_offload
-    if launch.configuration.offload_to_disks and not disks:
+    if launch.configuration.offload_to_disks and not stage_three:
         raise unsupported(target, "offload_to_disks", True, "it keeps no states on disks", "export deepspeed")
+    if launch.configuration.offload_parameters and not stage_three:
+        raise unsupported(target, "offload_parameters", True, "it has no such choice", "export deepspeed")
     if percent and not (takes and percent == WHOLE_OFFLOAD):
         problem = "it offloads all optimizer states or none" if takes else "it has no such setting for this plan"
         raise unsupported(target, "optimizer_offload_percent", percent, problem, remedy)

@@ -75,17 +75,14 @@ def settings(
     schedule, offloaded = schedule_words(configuration), configuration.optimizer_offload
     waiting = configuration.offloaded_layers
     place = "on nodes' disks" if configuration.offload_to_disks else "in nodes' memory"
+    kept = "optimizer states and parameters" if configuration.offload_parameters else "optimizer states"
     return (
         *(_framework(workload) if workload else ()),
         ("micro-batch", plural(configuration.micro_batch, "sequence")),
         *(_micro_batches(configuration, workload) if workload else ()),
         ("recomputation", configuration.recomputation),
         ("sharding over data ranks", configuration.sharding_words),
-        *(
-            ((f"optimizer states {place}", f"{offloaded} %, {host_bytes / GIB:.1f} GiB a GPU"),)
-            if offloaded
-            else ()
-        ),
+        *(((f"{kept} {place}", f"{offloaded} %, {host_bytes / GIB:.1f} GiB a GPU"),) if offloaded else ()),
         *(
             (("activations in nodes' memory", f"{plural(waiting, 'layer')}, {host_bytes / GIB:.1f} GiB a GPU"),)
             * (waiting > 0)
@@ -147,8 +144,9 @@ def chosen_words(configuration: Configuration) -> str:
 
 
 def offload_words(configuration: Configuration) -> str:
-    """Share of the optimizer states that is offloaded, and whether to disks."""
-    return f"{configuration.optimizer_offload} %{' on disks' * configuration.offload_to_disks}"
+    """Share of the optimizer states that is offloaded, whether to disks, and with parameters."""
+    beside = " with parameters" * configuration.offload_parameters
+    return f"{configuration.optimizer_offload} %{beside}{' on disks' * configuration.offload_to_disks}"
 
 
 def settings_line(configuration: Configuration) -> str:
@@ -157,7 +155,7 @@ def settings_line(configuration: Configuration) -> str:
         f"micro-batch {configuration.micro_batch}, recomputation {configuration.recomputation}, "
         f"sharding {configuration.sharding_words}, "
         + f"{configuration.optimizer_offload} % of optimizer states offloaded"
-        f"{' to disks' * configuration.offload_to_disks}, "
+        f"{' with parameters' * configuration.offload_parameters}{' to disks' * configuration.offload_to_disks}, "
         * (configuration.optimizer_offload > 0)
         + f"activations of {plural(configuration.offloaded_layers, 'layer')} offloaded, "
         * (configuration.offloaded_layers > 0)

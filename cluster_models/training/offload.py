@@ -6,10 +6,20 @@ from typing import Final
 
 from cluster_models.cluster.gpus import Precision
 from cluster_models.training.framework_choices import CudaGraphs, Optimizer, OptimizerOffload
-from cluster_models.training.workload import WHOLE_OFFLOAD, Offload, Recompute, Sharding, TrainingWorkload
+from cluster_models.training.plan import Configuration
+from cluster_models.training.workload import (
+    STAGE_THREE,
+    WHOLE_OFFLOAD,
+    Offload,
+    Recompute,
+    Sharding,
+    TrainingWorkload,
+)
 
 ON_DISKS: Final = 2 * WHOLE_OFFLOAD
-"""Code for all states on the nodes' disks among percents of them in the nodes' memory."""
+WITH_PARAMETERS: Final = 3 * WHOLE_OFFLOAD
+ALL_ON_DISKS: Final = 4 * WHOLE_OFFLOAD
+"""Codes of ``STAGE_THREE`` among percents of states in the nodes' memory."""
 
 
 def offload_refusal(workload: TrainingWorkload) -> str:
@@ -29,10 +39,13 @@ def offload_refusal(workload: TrainingWorkload) -> str:
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-def disk_refusal(workload: TrainingWorkload) -> str:
-    """Why a run cannot keep optimizer states on the nodes' disks, as a clause; empty where it can."""
-    if not workload.framework.disk_offload:
-        return f"{workload.framework.name} keeps no states on disks"
+def stage_three_refusal(workload: TrainingWorkload, place: Offload) -> str:
+    """Why a run cannot keep its states at a ``place`` of ``STAGE_THREE``, as a clause; empty where it can."""
+    framework = workload.framework
+    if place is not Offload.PARAMETERS and not framework.disk_offload:
+        return f"{framework.name} keeps no states on disks"
+    if place is not Offload.DISKS and framework.optimizer_offload is not OptimizerOffload.STATES:
+        return f"{framework.name} has no such choice for parameters"
     if Sharding.PARAMETERS not in workload.shardings:
         return "goes with sharding parameters (DeepSpeed's stage 3)"
     return offload_refusal(workload)
@@ -86,25 +99,35 @@ def can_offload(workload: TrainingWorkload) -> bool:
     return not offload_refusal(workload) and any(offloads_with(style, each) for each in workload.shardings)
 
 
+def place_of_states(configuration: Configuration) -> Offload:
+    """Where a configuration keeps optimizer states."""
+    if configuration.offload_parameters:
+        return Offload.PARAMETERS_ON_DISKS if configuration.offload_to_disks else Offload.PARAMETERS
+    if configuration.offload_to_disks:
+        return Offload.DISKS
+    return Offload.OPTIMIZER if configuration.optimizer_offload else Offload.NONE
+
+
 def may_offload(workload: TrainingWorkload, sharding: Sharding) -> bool:
     """Whether plans with a sharding may offload some states."""
-    some = any(offload_percents(workload)) or may_use_disks(workload, sharding)
+    some = any(offload_percents(workload)) or bool(stage_three_codes(workload, sharding))
     return offloads_with(workload.framework.optimizer_offload, sharding) and some
 
 
-def may_use_disks(workload: TrainingWorkload, sharding: Sharding) -> bool:
-    """Whether plans with a sharding may keep all states on the nodes' disks."""
+def stage_three_codes(workload: TrainingWorkload, sharding: Sharding) -> list[int]:
+    """Codes of the places of ``STAGE_THREE`` at which plans with a sharding may keep all states."""
     pinned, forbidden = workload.pinned.get("optimizer_offload"), workload.forbidden.get("optimizer_offload", ())
-    allowed = pinned in {None, WHOLE_OFFLOAD} and WHOLE_OFFLOAD not in forbidden
-    wanted = allowed and Offload.DISKS in workload.offload and sharding is Sharding.PARAMETERS
-    return wanted and not disk_refusal(workload)
+    if pinned not in {None, WHOLE_OFFLOAD} or WHOLE_OFFLOAD in forbidden or sharding is not Sharding.PARAMETERS:
+        return []
+    codes = zip(STAGE_THREE, (ON_DISKS, WITH_PARAMETERS, ALL_ON_DISKS), strict=True)
+    return [code for place, code in codes if place in workload.offload and not stage_three_refusal(workload, place)]
 
 
 def least_offload(workload: TrainingWorkload, sharding: Sharding) -> list[int]:
-    """Percents of the states that plans offload whatever they hold, ``ON_DISKS`` among them, if any can."""
+    """Percents of the states that plans offload whatever they hold, with codes of ``STAGE_THREE``, if any can."""
     percents = offload_percents(workload)
     least = percents[:1] if may_offload(workload, sharding) else [0] * (0 in percents)
-    return least + [ON_DISKS] * may_use_disks(workload, sharding)
+    return least + stage_three_codes(workload, sharding)
 
 
 def offload_percents(workload: TrainingWorkload) -> list[int]:

@@ -8,12 +8,13 @@ from enum import StrEnum
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.model.architecture import Architecture
 from cluster_models.remarks import Remark
+from cluster_models.training.configuration_checks import check_configuration
 from cluster_models.training.expert_balance import ExpertBalance
 from cluster_models.training.expert_slots import ExpertSlots
 from cluster_models.training.failure_domains import FailureDomainLosses
 from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.rank_costs import StageMemory, StageTime, TimeBreakdown
-from cluster_models.training.recompute import checked_recomputation, recomputation_words
+from cluster_models.training.recompute import recomputation_words
 from cluster_models.training.robustness import Robustness
 from cluster_models.training.run_settings import AS_FRAMEWORK, RunSettings
 from cluster_models.training.schedules import PipelineSchedule, in_model_order
@@ -86,8 +87,8 @@ class Configuration:
     Selective recomputation runs ``recompute_modules`` again, without any the framework's own choice; full
     recomputation the first ``recompute_layers`` layers of each chunk, 0: all.
     Parameters are sharded inside groups of ``sharding_ranks`` data ranks, context ranks included, 0: all of them.
-    ``optimizer_offload`` percent of the optimizer states live in the nodes' memory, or ``offload_to_disks``, and
-    between the passes the activations of ``offloaded_layers`` layers.
+    ``optimizer_offload`` percent of the optimizer states live in the nodes' memory, or ``offload_to_disks``, with
+    ``offload_parameters`` shards of weights as well; between the passes activations of ``offloaded_layers`` layers.
     ``head_ranks`` context ranks exchange heads in a hierarchical exchange, else 0.  ``settings``: those chosen.
     """
 
@@ -107,47 +108,15 @@ class Configuration:
     head_ranks: int = 0
     settings: RunSettings = AS_FRAMEWORK
     offload_to_disks: bool = False
+    offload_parameters: bool = False
 
     def __post_init__(self) -> None:
-        checked_recomputation(self.recompute, self.recompute_modules, self.recompute_layers)
-        ranks, group = self.degrees.data * self.degrees.context, self.sharding_ranks
-        if group and (group < 1 or ranks % group or group % self.degrees.context):
-            raise InvalidConfiguration(
-                "sharding_ranks",
-                group,
-                f"must divide the {ranks} data and context ranks into groups of whole context groups",
-                "0 stands for all ranks",
-            )
-        if group and self.sharding is not Sharding.PARAMETERS:
-            raise InvalidConfiguration(
-                "sharding_ranks", group, f"goes with sharding parameters, not {self.sharding}"
-            )
-        percent, least = self.optimizer_offload, WHOLE_OFFLOAD * self.offload_to_disks
-        if not least <= percent <= WHOLE_OFFLOAD:
-            raise InvalidConfiguration("optimizer_offload", percent, "is a share in percent, of 100 on disks")
-        if not 0 <= self.offloaded_layers < max(1, sum(map(sum, self.stage_layers))):
-            raise InvalidConfiguration(
-                "offloaded_layers", self.offloaded_layers, "must leave a layer of the model", "0 offloads none"
-            )
-        if self.offloaded_layers and (self.degrees.pipeline > 1 or self.recompute is not Recompute.NONE):
-            raise InvalidConfiguration(
-                "offloaded_layers", self.offloaded_layers, "goes with one pipeline rank and nothing recomputed"
-            )
-        self._check_exchange()
+        check_configuration(self)
 
-    def _check_exchange(self) -> None:
-        context, heads = self.degrees.context, self.head_ranks
-        if context == 1 and self.context_exchange is not ContextExchange.RING:
-            raise InvalidConfiguration(
-                "context_exchange", str(self.context_exchange), "goes with several context ranks", "use ring"
-            )
-        hierarchical = self.context_exchange is ContextExchange.HIERARCHICAL
-        if hierarchical and not (1 < heads < context and context % heads == 0):
-            raise InvalidConfiguration(
-                "head_ranks", heads, f"must cut the {context} context ranks of a hierarchical exchange into groups"
-            )
-        if heads and not hierarchical:
-            raise InvalidConfiguration("head_ranks", heads, "goes with a hierarchical exchange", "leave it out")
+    @property
+    def offload_code(self) -> int:
+        """Percent of the states in the nodes' memory, or the code of another place (``training.offload``)."""
+        return self.optimizer_offload + WHOLE_OFFLOAD * (self.offload_to_disks + 2 * self.offload_parameters)
 
     @property
     def sharding_words(self) -> str:

@@ -15,10 +15,10 @@ from cluster_models.training.frameworks import DEFAULT_FRAMEWORK, Framework
 from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.mixed_lengths import MixedLengths
 from cluster_models.training.optimizer_states import FULL_STATES, MasterFormat, OptimizerStates
-from cluster_models.training.packing import MOST_IN_SEQUENCE, packed_sequences
+from cluster_models.training.packing import packed_sequences
 from cluster_models.training.placement_rules import NOTHING_ASKED, PlacementRules
-from cluster_models.training.run_settings import switches
 from cluster_models.training.schedules import PipelineSchedule
+from cluster_models.training.workload_checks import check_choices
 
 MOST_SEQUENCES: Final = 131_072
 """Bound for one global batch: ten times the largest in print; schedules and their simulation grow with it."""
@@ -75,8 +75,15 @@ class Offload(StrEnum):
     moves whole shards, parameters and gradients as well."""
     DISKS = "disks"
     """All optimizer states and master weights on the node's disks, from which its processors update them."""
+    PARAMETERS = "parameters"
+    """All optimizer states and sharded parameters, which travel to the GPU for each pass (ZeRO-Infinity)."""
+    PARAMETERS_ON_DISKS = "parameters_on_disks"
     ACTIVATIONS = "activations"
     """Activations of some layers, which the backward pass fetches again, where nothing else fits."""
+
+
+STAGE_THREE: Final = (Offload.DISKS, Offload.PARAMETERS, Offload.PARAMETERS_ON_DISKS)
+"""Places of all states beside sharded parameters (DeepSpeed's stage 3)."""
 
 
 class Objective(StrEnum):
@@ -210,11 +217,7 @@ class TrainingWorkload:
                 )
         self._check_limits()
         self._check_degrees()
-        self._check_lengths()
-        self._check_method()
-        self._check_adapters()
-        self._check_optimizer()
-        self._check_settings()
+        check_choices(self)
 
     def _check_limits(self) -> None:
         if self.max_gpus is not None and self.max_gpus < 1:
@@ -250,111 +253,9 @@ class TrainingWorkload:
         if percent > WHOLE_OFFLOAD:
             raise InvalidWorkload(field, percent, f"is a share in percent, {WHOLE_OFFLOAD} at most")
         asked = Offload.OPTIMIZER if percent else Offload.NONE
-        if not {asked, *[Offload.DISKS] * (percent == WHOLE_OFFLOAD)} & {*self.offload}:
+        if not {asked, *STAGE_THREE * (percent == WHOLE_OFFLOAD)} & {*self.offload}:
             problem = f"is not what offload allows ({', '.join(self.offload)})"
             raise InvalidWorkload(field, percent, problem, f"add {asked} to offload")
-
-    def _check_lengths(self) -> None:
-        if self.lengths is None:
-            return
-        if self.lengths.packing not in self.framework.packings:
-            raise InvalidWorkload(
-                "workload.lengths.packing",
-                str(self.lengths.packing),
-                f"{self.framework.name} does not fill sequences so, with documents that attend to themselves alone",
-                f"it knows {', '.join(self.framework.packings)}; docs/frameworks.md lists the packings of others",
-            )
-        if self.one_a_micro_batch and self.pinned.get("micro_batch", 1) > 1:
-            raise InvalidWorkload(
-                "workload.pinned.micro_batch",
-                self.pinned["micro_batch"],
-                f"{self.framework.name} takes packed sequences one a micro-batch",
-                "pin 1 or nothing, and make sequence_length longer",
-            )
-        if self.sequence_length > MOST_IN_SEQUENCE * self.lengths.mean:
-            raise InvalidWorkload(
-                "workload.lengths.tokens",
-                round(self.lengths.mean, 1),
-                f"documents of so many tokens in the mean would fill {self.sequence_length} by the thousand, "
-                f"{MOST_IN_SEQUENCE} at most",
-                "shorten sequence_length, or join short documents first",
-            )
-
-    def _check_method(self) -> None:
-        if self.method not in self.framework.methods:
-            raise InvalidWorkload(
-                "workload.method",
-                str(self.method),
-                f"{self.framework.name} does not train so",
-                f"it knows {', '.join(self.framework.methods)}; docs/frameworks.md lists the methods of others",
-            )
-        if not self.method.is_paired:
-            return
-        pairs = "two for each pair"
-        if self.global_batch % 2:
-            raise InvalidWorkload("workload.global_batch", self.global_batch, f"must count sequences, {pairs}")
-        if self.lengths is not None and self.lengths.packing.joins:
-            raise InvalidWorkload(
-                "workload.lengths.packing",
-                str(self.lengths.packing),
-                f"is planned for single documents only, {self.method} compares pairs of sequences",
-                "use padded or longest",
-            )
-        if self.pinned.get("micro_batch", 2) % 2:
-            raise InvalidWorkload(
-                "workload.pinned.micro_batch", self.pinned["micro_batch"], f"must count sequences, {pairs}"
-            )
-
-    def _check_adapters(self) -> None:
-        if (adapters := self.adapters) is None:
-            return
-        known, frozen = self.framework.adapters, adapters.frozen_weights
-        if not known:
-            raise InvalidWorkload(
-                "workload.adapters",
-                adapters.words,
-                f"{self.framework.name} trains no adapters",
-                "leave them out, or use a framework that does; docs/frameworks.md says how each describes it",
-            )
-        if frozen not in known:
-            raise InvalidWorkload(
-                "workload.adapters.frozen_weights",
-                str(frozen),
-                f"{self.framework.name} does not keep them so beside adapters",
-                f"use {' or '.join(known)}",
-            )
-        if frozen is FrozenFormat.NF4 and self.precision not in {Precision.BF16, Precision.FP16}:
-            raise InvalidWorkload(
-                "workload.adapters.frozen_weights",
-                str(frozen),
-                f"is widened to 16 bits for products, which training in {self.precision} has not",
-                "use bf16 or fp16 as precision, or unquantised",
-            )
-
-    def _check_optimizer(self) -> None:
-        known = self.framework.optimizers
-        if self.optimizer not in known:
-            raise InvalidWorkload(
-                "workload.optimizer",
-                str(self.optimizer),
-                f"{self.framework.name} does not train with it",
-                f"use {', '.join(known)}; docs/frameworks.md lists the optimizers of others",
-            )
-        if self.optimizer.takes_matrices and (self.adapters is not None or self.precision is Precision.FP16):
-            raise InvalidWorkload(
-                "workload.optimizer", str(self.optimizer), "goes neither with adapters nor with fp16", "use adam"
-            )
-
-    def _check_settings(self) -> None:
-        known = switches(self.framework)
-        if lacking := [str(each) for each in self.free_settings if each not in known]:
-            names = ", ".join(known)
-            raise InvalidWorkload(
-                "workload.free_settings",
-                lacking,
-                f"{self.framework.name} leaves no choice there",
-                f"it has {names}" if names else "leave it empty, or plan for a framework that has switches",
-            )
 
     @property
     def frozen_weights(self) -> FrozenFormat | None:

@@ -13,7 +13,6 @@ from cluster_models.remarks import Remark
 from cluster_models.training.context_exchange import exchange_of
 from cluster_models.training.free_settings import that_matter
 from cluster_models.training.model_work import workload_flops_per_token
-from cluster_models.training.offload import ON_DISKS
 from cluster_models.training.plan import Certificate, Configuration, Placement, Plan, Provenance, RankPlace
 from cluster_models.training.rank_costs import StageMemory, StageTime
 from cluster_models.training.workload import WHOLE_OFFLOAD
@@ -23,6 +22,7 @@ from solver.answer.time_account import rank_breakdowns, time_breakdown, timeline
 from solver.answer.warnings import plan_warnings
 from solver.candidates import ORDER_CODES, SHARDING_CODES, IntArray, recomputation_of
 from solver.costs.confidence import Subject, confidence_of_mix
+from solver.costs.host_offload import on_disks, parameters_leave
 from solver.costs.memory import StageMemoryParts
 from solver.ilp import solver_versions
 from solver.placement.build import degrees_of
@@ -53,7 +53,8 @@ def configuration_of(candidate: Candidate) -> Configuration:
         recompute_layers=limit,
         sharding_ranks=int(batch.sharding_ranks[0]),
         optimizer_offload=min(int(batch.optimizer_offload[0]), WHOLE_OFFLOAD),
-        offload_to_disks=int(batch.optimizer_offload[0]) == ON_DISKS,
+        offload_to_disks=bool(on_disks(batch)[0, 0]),
+        offload_parameters=bool(parameters_leave(batch)[0, 0]),
         offloaded_layers=int(batch.offloaded_layers[0]),
         context_exchange=exchange,
         head_ranks=head_ranks,

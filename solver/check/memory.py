@@ -216,7 +216,7 @@ def _weight_bytes(stage: int, configuration: Configuration, problem: PlanningPro
     reference = (models - 1) * most
     here = 1.0 - configuration.optimizer_offload / 100  # shards of parameters are offloaded with their states
     if here < 1.0 and str(problem.workload.framework.optimizer_offload) == "states":  # but for 16 bits of weights
-        here, widest = 1.0, most
+        here, widest = float(not configuration.offload_parameters), most
     return here * models * shards[0] * least, here * shards[1] * (widest + reference) + gathered * most
 
 

@@ -20,6 +20,8 @@ _STATE_BYTES: Final = 16.0
 """Weight, gradient and two moments in FP32."""
 _BUFFERS: Final = 4 * 4 * 1e9
 """Four buffers of a billion FP32 numbers, beside states on disks."""
+_WEIGHT_BUFFERS: Final = 2 * (5 * 1e8 + 1e9)
+"""Five buffers of a tenth of that for 16-bit weights beside those on disks, and a billion that stay."""
 _UPDATE_BYTES: Final = 28.0
 """All four read, all but the gradient written."""
 _SHARDINGS: Final = {
@@ -33,9 +35,14 @@ def offload_rules(configuration: Configuration, workload: TrainingWorkload) -> I
     """Rules of frameworks and of the workload that an offloaded share breaks."""
     percent, framework = configuration.optimizer_offload, workload.framework
     allowed = tuple(map(str, workload.offload))
-    kept = "disks" if configuration.offload_to_disks else "optimizer" if percent else "none"
-    if kept == "disks" and not (framework.disk_offload and str(configuration.sharding) == "parameters"):
+    on_disks, parameters = configuration.offload_to_disks, configuration.offload_parameters
+    kept = "disks" if on_disks else "optimizer" if percent else "none"
+    if on_disks and not (framework.disk_offload and str(configuration.sharding) == "parameters"):
         yield f"{framework.name} keeps no states on disks with sharding {configuration.sharding}."
+    if parameters:
+        kept = "parameters_on_disks" if on_disks else "parameters"
+        if str(framework.optimizer_offload) != "states":
+            yield f"{framework.name} has no choice to offload parameters."
     if kept not in allowed:
         yield f"Of the optimizer states {percent} % are offloaded, but the workload allows {', '.join(allowed)}."
     if configuration.offloaded_layers:
@@ -79,12 +86,15 @@ def offload_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
     for memory in plan.memory:
         low, high = owned_parameters(memory.stage, plan.configuration, problem)
         least, most = (share * _STATE_BYTES * owned for owned in (low, high))
-        on_disks = plan.configuration.offload_to_disks
-        low, high = (on_disks * least, on_disks * most)
+        on_disks, parameters = plan.configuration.offload_to_disks, plan.configuration.offload_parameters
+        weights = [2.0 * parameters * owned for owned in (low, high)]
+        low, high = (on_disks * (least + weights[0]), on_disks * (most + weights[1]))
         if not low * (1 - WEIGHT_TOLERANCE) <= memory.disk_bytes <= high * (1 + WEIGHT_TOLERANCE):
             yield f"Stage {memory.stage} has {memory.disk_bytes:.0f} bytes on disks, not {low:.0f} to {high:.0f}."
         if on_disks:  # buffers of one group of parameters
             least, most = (min(each, _BUFFERS) for each in (least, most))
+            weights = [min(each, _WEIGHT_BUFFERS) for each in weights]
+        least, most = least + weights[0], most + weights[1]
         if layers:  # a layer keeps its input at least
             least, most = least + layers * _input_bytes(plan.configuration, problem), math.inf
         if not least * (1 - WEIGHT_TOLERANCE) <= memory.host_bytes <= most * (1 + WEIGHT_TOLERANCE):

@@ -14,7 +14,13 @@ import numpy as np
 
 from cluster_models.cluster.hosts import HostShare
 from cluster_models.training.framework_choices import OptimizerOffload
-from cluster_models.training.offload import ON_DISKS, offload_refusal, offloads_with
+from cluster_models.training.offload import (
+    ALL_ON_DISKS,
+    ON_DISKS,
+    WITH_PARAMETERS,
+    offload_refusal,
+    offloads_with,
+)
 from cluster_models.training.workload import WHOLE_OFFLOAD, Sharding, TrainingWorkload
 from solver.candidates import SHARDING_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.costs.local_sizes import is_sharded
@@ -32,11 +38,15 @@ HOST_SHARE: Final = 0.8
 checkpoints on their way."""
 UPDATE_BYTES: Final = 28.0
 """Bytes through memory for each parameter: weight, gradient and moments read, weight and moments written, FP32."""
+_NARROWING_BYTES: Final = 6.0
+"""A weight that stays in the node's memory is read in FP32 and written in 16 bits after its update."""
 CLIP_BYTES: Final = 12.0
 """Where gradients are in the node's memory when they are clipped: read for their norm, read and written."""
 STATE_BYTES: Final = 16.0
 """Bytes in the node's memory for each parameter: weight, gradient and moments, FP32."""
 _SUB_GROUP: Final = 1e9
+_PARAMETER_BUFFERS: Final = 5e8 + 1e9
+"""Weights in memory beside those on disks: ``buffer_count`` 5 of ``buffer_size`` 1e8, and ``max_in_cpu`` 1e9."""
 _SHARD_BYTES: Final = 4.0
 """FSDP copies its shards in FP32 and casts them on the GPU (``_fsdp_param.py``, ``all_gather_inputs``)."""
 _WEIGHT_BYTES: Final = 2.0
@@ -75,22 +85,34 @@ def offload_share(batch: CandidateBatch, workload: TrainingWorkload) -> FloatArr
 
 
 def as_share(percent: IntArray) -> FloatArray:
-    """Shares that percents stand for: ``ON_DISKS`` for all."""
+    """Shares that percents stand for: codes of ``STAGE_THREE`` for all."""
     return np.minimum(percent, WHOLE_OFFLOAD) / WHOLE_OFFLOAD
 
 
 def on_disks(batch: CandidateBatch) -> BoolArray:
     """(n, 1) whether the states live on the nodes' disks."""
-    return np.asarray(batch.optimizer_offload == ON_DISKS)[:, None]
+    return np.isin(batch.optimizer_offload, (ON_DISKS, ALL_ON_DISKS))[:, None]
+
+
+def parameters_leave(batch: CandidateBatch) -> BoolArray:
+    """(n, 1) whether 16-bit shards of weights live with the states (DeepSpeed's ``offload_param``)."""
+    return np.asarray(batch.optimizer_offload >= WITH_PARAMETERS)[:, None]
 
 
 def host_states_bytes(batch: CandidateBatch, owned: FloatArray) -> FloatArray:
-    """(n, P) bytes in the node's memory of the states of ``owned`` (n, P) parameters.
+    """(n, P) bytes in the node's memory of what it has of ``owned`` (n, P) parameters.
 
     Beside disks DeepSpeed has buffers there for weight, gradient and moments of one group of parameters at a time
-    (``buffer_count`` 4 and ``sub_group_size`` 1e9 by default).
+    (``buffer_count`` 4 and ``sub_group_size`` 1e9 by default), and for 16-bit weights that live there.
     """
-    return STATE_BYTES * np.where(on_disks(batch), np.minimum(owned, _SUB_GROUP), owned)
+    most, weights = np.where(on_disks(batch), (_SUB_GROUP, _PARAMETER_BUFFERS), np.inf).T[..., None]
+    states = STATE_BYTES * np.minimum(owned, most)
+    return np.asarray(states + _WEIGHT_BYTES * parameters_leave(batch) * np.minimum(owned, weights))
+
+
+def disk_bytes(batch: CandidateBatch, owned: FloatArray) -> FloatArray:
+    """(n, P) bytes on the node's disks of ``owned`` (n, P) parameters."""
+    return np.asarray(on_disks(batch) * (STATE_BYTES + _WEIGHT_BYTES * parameters_leave(batch)) * owned)
 
 
 def gradients_leave(batch: CandidateBatch, style: OptimizerOffload) -> BoolArray:
@@ -138,8 +160,15 @@ def offload_s(
     rounds = np.where(gradients_leave(batch, style), micro_batches, 1.0)[:, None]
     if style is OptimizerOffload.STATES:  # sums are fetched again for each further micro-batch
         exposed = np.maximum(out * (2.0 * rounds - 1.0) - rounds * backward_s, 0.0)
-        disk = STATE_BYTES * (1.0 / host.disk_read_bytes_per_s + 1.0 / host.disk_write_bytes_per_s) * owned
-        return np.asarray(share * (exposed + update + back) + on_disks(batch) * disk)
+        read, write = (owned / rate for rate in (host.disk_read_bytes_per_s, host.disk_write_bytes_per_s))
+        disk = on_disks(batch) * STATE_BYTES * (read + write)
+        fetch = np.maximum(_WEIGHT_BYTES / link * owned, on_disks(batch) * _WEIGHT_BYTES * read)
+        both = np.maximum(out * (2.0 * rounds - 1.0), out * (rounds - 1.0) + fetch * rounds)
+        passes = np.maximum(fetch - forward_s, 0.0) * rounds + np.maximum(both - rounds * backward_s, 0.0)
+        narrowing = _NARROWING_BYTES / memory * owned + on_disks(batch) * _WEIGHT_BYTES * write
+        back = np.where(parameters_leave(batch), narrowing, back)
+        exposed = np.where(parameters_leave(batch), passes, exposed)
+        return np.asarray(share * (exposed + update + back) + disk)
     shard = _SHARD_BYTES / link * owned
     forward = np.maximum(shard - forward_s, 0.0)
     backward = np.maximum(np.maximum(shard, out) - backward_s, 0.0)

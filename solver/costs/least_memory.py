@@ -45,7 +45,7 @@ def least_bytes(
     states = model_states(batch, trained, workload, calibration, np.ones(len(batch), dtype=np.int64))
     frozen = frozen_weights(batch, parameters, architecture, workload, calibration)
     held = (states.weights + frozen + states.gradients + states.optimizer).mean(axis=1)
-    if {Offload.OPTIMIZER, Offload.DISKS} & {*workload.offload}:
+    if {*workload.offload} - {Offload.NONE, Offload.ACTIVATIONS}:
         held -= states.offloaded.total.mean(axis=1)
     held[is_sharded(batch, Sharding.PARAMETERS)] = 0.0
     return np.asarray(held + calibration.runtime_bytes + communicator_bytes(batch, calibration))

@@ -16,12 +16,12 @@ from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.costs.calibration import Calibration
 from solver.costs.data_parallel import reduces_each_micro_batch
 from solver.costs.host_offload import (
-    STATE_BYTES,
     HostStates,
+    disk_bytes,
     gradients_leave,
     host_states_bytes,
     may_offload,
-    on_disks,
+    parameters_leave,
 )
 from solver.costs.local_sizes import is_sharded
 from solver.costs.parameters import LocalParameters, owned_parameters, sharing_ranks
@@ -131,7 +131,8 @@ def model_states(
         optimizer = optimizer + kept.tables * parameters.tables / sharing_ranks(batch, framework)[0][:, None]
     may = may_offload(batch, workload)[:, None]
     stays = np.where(stays_whole, whole, layer + parameters.tables)
-    stay_bytes = weight_bytes if framework.optimizer_offload is OptimizerOffload.STATES else 0.0
+    shards = owned * ~parameters_leave(batch) * (framework.optimizer_offload is OptimizerOffload.STATES)
+    here = weight_bytes * (shards + gathered if framework.sharded_master else np.minimum(whole, shards + gathered))
     leaves = may & gradients_leave(batch, framework.optimizer_offload)[:, None]
     return ModelStates(
         weights=np.where(zero3, sharded, weight_bytes * whole) + reference,
@@ -139,11 +140,11 @@ def model_states(
         optimizer=optimizer,
         owned=owned,
         offloaded=HostStates(
-            weights=np.where(may & zero3, (kept.shard - stay_bytes) * owned, 0.0),
+            weights=np.where(may & zero3, sharded - here, 0.0),
             gradients=np.where(leaves, gradient_bytes * np.maximum(summed - stays, 0.0), 0.0),
             optimizer=may * optimizer,
             host=may * host_states_bytes(batch, owned),
-            disk=may * on_disks(batch) * STATE_BYTES * owned,
+            disk=may * disk_bytes(batch, owned),
         ),
     )
 

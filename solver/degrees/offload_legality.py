@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from cluster_models.errors import InvalidWorkload
 from cluster_models.training.offload import (
-    disk_refusal,
     layers_refusal,
-    may_use_disks,
     offload_percents,
     offload_refusal,
     offloaded_layers,
     offloads_with,
+    stage_three_codes,
+    stage_three_refusal,
 )
-from cluster_models.training.workload import WHOLE_OFFLOAD, Offload, Sharding
+from cluster_models.training.workload import STAGE_THREE, WHOLE_OFFLOAD, Offload, Sharding
 from solver.problem import PlanningProblem
 
 
@@ -21,10 +21,8 @@ def check_offload(problem: PlanningProblem) -> None:
 
     Where they may lie on disks, nodes state some.
     """
-    workload, nodes = problem.workload, problem.snapshot.cluster.nodes
-    if Offload.DISKS in workload.offload and not any(node.host and node.host.disk_bytes for node in nodes):
-        remedy = "state host.disk_gib and its rates for nodes, or leave disks out"
-        raise InvalidWorkload("workload.offload", str(Offload.DISKS), "no node states disks with room", remedy)
+    workload = problem.workload
+    _check_disks(problem)
     pinned, framework = workload.pinned.get("optimizer_offload"), workload.framework
     if pinned == 0 or (pinned is None and Offload.NONE in workload.offload):
         return
@@ -35,10 +33,10 @@ def check_offload(problem: PlanningProblem) -> None:
         field, value = "workload.pinned.optimizer_offload", str(pinned)
     if refusal := offload_refusal(workload):
         raise InvalidWorkload(field, value, refusal, "allow offload none; docs/memory_options.md says who offloads")
-    on_disks = may_use_disks(workload, Sharding.PARAMETERS)
-    if not offload_percents(workload) and not on_disks:
-        if Offload.DISKS in workload.offload and (refusal := disk_refusal(workload)):
-            raise InvalidWorkload(field, value, refusal, "docs/memory_options.md says who keeps states on disks")
+    if not offload_percents(workload) and not stage_three_codes(workload, Sharding.PARAMETERS):
+        for place in STAGE_THREE:
+            if place in workload.offload and (refusal := stage_three_refusal(workload, place)):
+                raise InvalidWorkload(field, value, refusal, "docs/memory_options.md says who offloads what")
         reason = f"{framework.name} offloads all optimizer states or none, of those not forbidden"
         raise InvalidWorkload(field, value, reason, f"use {WHOLE_OFFLOAD}")
     usable = [sharding for sharding in Sharding if offloads_with(framework.optimizer_offload, sharding)]
@@ -50,6 +48,15 @@ def check_offload(problem: PlanningProblem) -> None:
             f"{framework.name} offloads states with sharding {names}",
             f"allow {names}",
         )
+
+
+def _check_disks(problem: PlanningProblem) -> None:
+    """Where states may lie on disks, some node states any."""
+    nodes = problem.snapshot.cluster.nodes
+    for place in (Offload.DISKS, Offload.PARAMETERS_ON_DISKS):
+        if place in problem.workload.offload and not any(node.host and node.host.disk_bytes for node in nodes):
+            remedy = "state host.disk_gib and its rates for nodes, or leave disks out"
+            raise InvalidWorkload("workload.offload", str(place), "no node states disks with room", remedy)
 
 
 def check_offloaded_layers(problem: PlanningProblem) -> None:

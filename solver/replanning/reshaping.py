@@ -25,6 +25,7 @@ _SETTINGS: Final = (
     "sharding",
     "optimizer_offload",
     "offload_to_disks",
+    "offload_parameters",
     "offloaded_layers",
     "exchange_words",
     "settings",

@@ -17,6 +17,7 @@ from cluster_models.errors import InvalidInput
 from cluster_models.jobs.recovery import RecoveryAction
 from cluster_models.links.model import LinkModel
 from cluster_models.remarks import remark
+from cluster_models.training.offload import place_of_states
 from cluster_models.training.plan import Configuration, NoPlan
 from cluster_models.training.recompute import default_modules
 from cluster_models.training.workload import Offload
@@ -148,7 +149,7 @@ def in_shape(
         pinned_modules=tuple(configuration.recompute_modules or default_modules(asked.workload.framework)),
         sharding=(configuration.sharding,),
         offload=(
-            _kept(configuration),
+            place_of_states(configuration),
             *[Offload.ACTIVATIONS] * (configuration.offloaded_layers > 0),
         ),
         context_exchange=(configuration.context_exchange,),
@@ -169,13 +170,6 @@ def in_shape(
     plan = plan_found(site, asked, options, found)
     chosen = replace(plan.configuration, settings=configuration.settings)
     return actions.reshaped(site, replace(plan, configuration=chosen), view.migrate)
-
-
-def _kept(configuration: Configuration) -> Offload:
-    """Where the shape keeps its optimizer states."""
-    if configuration.offload_to_disks:
-        return Offload.DISKS
-    return Offload.OPTIMIZER if configuration.optimizer_offload else Offload.NONE
 
 
 def _alike(every: Sequence[JobColumns]) -> list[list[JobColumns]]:

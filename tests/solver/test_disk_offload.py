@@ -1,4 +1,4 @@
-"""Optimizer states on the nodes' disks: sums by hand, plans that need them, and what is refused."""
+"""Optimizer states on the nodes' disks, parameters beside them: sums by hand, plans, and what is refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from cluster_models.cluster.hosts import HostMemory
 from cluster_models.errors import InvalidCluster, InvalidConfiguration, InvalidInput
 from cluster_models.training.frameworks import framework
-from cluster_models.training.offload import ON_DISKS
+from cluster_models.training.offload import ALL_ON_DISKS, ON_DISKS, WITH_PARAMETERS
 from cluster_models.training.workload import Offload, Recompute, Sharding, TrainingWorkload
 from cluster_models.units import GBYTE, GIB
 from solver.candidates import SHARDING_CODES
@@ -30,6 +30,7 @@ DISKS = HostMemory(disk_bytes=14e12, disk_read_bytes_per_s=24 * GBYTE, disk_writ
 WIDE = replace(DENSE, name="wide", hidden=8192, heads=64, mlp_hidden=28672)
 """Almost two billion parameters for each of four GPUs, more than DeepSpeed's buffers hold at once."""
 EVERYWHERE = (Offload.NONE, Offload.OPTIMIZER, Offload.DISKS)
+PARAMETERS = (Offload.PARAMETERS, Offload.PARAMETERS_ON_DISKS)
 GPU = replace(H100, host=H100.host_share.as_stated([(DISKS, 8)]))
 
 
@@ -54,7 +55,7 @@ def priced(percent: int, data: int = 64) -> tuple[StepCosts, StageMemoryParts]:
         global_batch=data,
         framework=DEEPSPEED,
         sharding=(Sharding.PARAMETERS,),
-        offload=EVERYWHERE,
+        offload=(*EVERYWHERE, *PARAMETERS),
     )
     row = {"data": data, "sharding": SHARDING_CODES.index(Sharding.PARAMETERS), "optimizer_offload": percent}
     shape = {"architecture": LLAMA_70B, "workload": workload, "gpu": GPU}
@@ -121,6 +122,8 @@ def test_a_plan_on_disks_is_sound_and_the_checker_knows_its_bytes_and_time() -> 
         ({"offload": (Offload.DISKS,), "framework": framework("torchtitan-2025")}, "keeps no states on disks"),
         ({"offload": (Offload.DISKS,), "sharding": (Sharding.OPTIMIZER,)}, "goes with sharding parameters"),
         ({"offload": (Offload.DISKS,), "pinned": {"optimizer_offload": 50}}, "add optimizer"),
+        ({"offload": PARAMETERS[:1], "framework": framework("torchtitan-2025")}, "no such choice for parameters"),
+        ({"offload": PARAMETERS[1:], "host": None}, "no node states disks with room"),
     ],
 )
 def test_what_cannot_be_kept_on_disks_is_refused(changes: dict[str, Any], match: str) -> None:
@@ -143,3 +146,55 @@ def test_a_prediction_warns_of_disks_without_room() -> None:
     found = planned(asked(offload=(Offload.DISKS,)))
     short = asked(replace(DISKS, disk_bytes=GIB), offload=(Offload.DISKS,))
     assert "disks_too_small" in codes(predict(short, found.configuration).warnings)
+
+
+def test_offloaded_parameters_travel_for_each_pass_and_need_no_way_back() -> None:
+    """16 bits of the shard leave the GPU, passes hide their copies, and processors narrow what they update.
+
+    From disks they are read twice and written once at the GPU's part of both rates, 18 bytes a parameter in all.
+    """
+    plain, states, memory, disks = (priced(each) for each in (0, 100, WITH_PARAMETERS, ALL_ON_DISKS))
+    owned = float(plain[1].optimizer_bytes[0, 0]) / 8.0
+    assert states[1].total_bytes - memory[1].total_bytes == pytest.approx(2.0 * owned)
+    assert memory[1].host_bytes == pytest.approx(18.0 * owned)
+    assert disks[1].disk_bytes == pytest.approx(18.0 * owned)
+    assert disks[1].host_bytes == pytest.approx(16.0 * min(owned, 1e9) + 2.0 * min(owned, 1.5e9))
+    link = 0.78 * GPU.host_share.link_bytes_per_s
+    forward, backward = (float(each[0, 0]) for each in (plain[0].forward_s, plain[0].backward_s))
+    hidden = [max(2.0 * owned / link - each, 0.0) for each in (forward, backward)]
+    more = float((memory[0].offload_s - states[0].offload_s)[0, 0])
+    narrowed = 6.0 * owned / (0.42 * GPU.host_share.memory_bytes_per_s)
+    assert more == pytest.approx(narrowed + hidden[0] - 2.0 * owned / link, rel=1e-6)
+    read = [max(2.0 * owned / 3e9 - each, 0.0) for each in (forward, backward)]
+    more = float((disks[0].offload_s - memory[0].offload_s)[0, 0])
+    written = 16.0 * owned * (1 / 3e9 + 1 / 1.5e9) + 2.0 * owned / 1.5e9
+    assert more == pytest.approx(written + sum(read) - sum(hidden), rel=1e-6)
+
+
+def test_parameters_leave_where_nothing_else_fits_and_the_checker_agrees() -> None:
+    """States alone need too much of the GPU; a plan that claims to hold less in the node is found out."""
+    alone: dict[str, Any] = {"pinned": {"data": 1}, "max_gpus": 1, "model": replace(WIDE, layers=12)}
+    alone |= {"global_batch": 1, "host": replace(DISKS, memory_bytes=2000 * GIB)}
+    tight, everything = {"memory_headroom": 0.65} | alone, (*EVERYWHERE, *PARAMETERS)
+    case = asked(offload=everything, **tight)
+    found = planned(case)
+    assert found.configuration.offload_parameters
+    assert not found.configuration.offload_to_disks
+    assert check_plan(found, case) == ()
+    assert not_planned(asked(**tight)).closest is not None
+    held = tuple(replace(each, host_bytes=16 / 18 * each.host_bytes) for each in found.memory)
+    assert any("in the node's memory" in each for each in check_plan(replace(found, memory=held), case))
+    assert any("allows" in each for each in check_plan(found, asked(**tight)))
+    disks = asked(offload=PARAMETERS[1:], **alone)
+    assert check_plan(planned(disks), disks) == ()
+
+
+def test_a_node_of_v100_holds_what_was_published_of_it() -> None:
+    """70 billion parameters in the memory of a DGX-2, a trillion on its 28 TB (arXiv 2104.07857, figure 6a).
+
+    18 bytes each fill 84 % of 1.5 TB, and 64 % of the disks.
+    """
+    shard = LLAMA_70B.parameters() / 64
+    per_parameter = float(priced(WITH_PARAMETERS)[1].host_bytes[0, 0]) / shard
+    assert 0.8 < 70e9 * per_parameter / 1.5e12 < 1.0
+    assert 1e12 * float(priced(ALL_ON_DISKS)[1].disk_bytes[0, 0]) / shard < 28e12

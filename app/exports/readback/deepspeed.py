@@ -26,6 +26,7 @@ DEEPSPEED_SAYS: Final = HOSTS_SAY | {
     "shards_gradients",
     "optimizer_offload",
     "offload_to_disks",
+    "offload_parameters",
 }
 _SHARDED_GRADIENTS: Final = 2
 _STAGES: Final = {
@@ -80,7 +81,16 @@ def read_deepspeed(files: Files) -> Claims:
         shards_gradients=stage == _SHARDED_GRADIENTS,
         optimizer_offload=WHOLE_OFFLOAD if offloaded["device"] in ("cpu", "nvme") else 0,
         offload_to_disks=offloaded["device"] == "nvme",
+        offload_parameters=_follows(zero, offloaded["device"]),
     )
+
+
+def _follows(zero: Mapping[str, Any], device: str) -> bool:
+    """Whether parameters go where states go."""
+    parameters = zero.get("offload_param", {"device": "none"})["device"]
+    if parameters not in ("none", device):
+        raise unreadable("exports.offload_param", parameters, f"is not the device of the states, {device}")
+    return bool(parameters != "none")
 
 
 def _whole(settings: Mapping[str, Any], name: str) -> int:

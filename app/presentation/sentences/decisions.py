@@ -28,6 +28,7 @@ _SETTINGS: Final = {
     "sharding": "sharding",
     "optimizer_offload": "offloaded percent of optimizer states",
     "offload_to_disks": "optimizer states on disks",
+    "offload_parameters": "offloaded parameters",
     "offloaded_layers": "layers with offloaded activations",
     "exchange_words": "exchange of context ranks",
     "settings": "settings of the framework",

@@ -147,6 +147,8 @@ class Choices:
         (Offload.NONE, "nothing"),
         (Offload.OPTIMIZER, "optimizer states"),
         (Offload.DISKS, "optimizer states on disks"),
+        (Offload.PARAMETERS, "optimizer states and parameters"),
+        (Offload.PARAMETERS_ON_DISKS, "both on disks"),
         (Offload.ACTIVATIONS, "activations of layers"),
     )
     free_settings: Options = (
