@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field
 
@@ -141,7 +141,7 @@ class DecisionAnswer(ValueAnswer[BatchDecision]):
     )
 
     @classmethod
-    def make(cls, view: AnswerView, place: tuple[str, ...] = (), query: str = "") -> DecisionAnswer:
+    def make(cls, view: AnswerView, place: tuple[str, ...] = (), query: str = "", **beside: Any) -> Self:
         """The answer for a decision; ``place`` are the parts of its replan's address (none of a what-if)."""
         decision = view.decision
         return cls.from_value(
@@ -154,7 +154,23 @@ class DecisionAnswer(ValueAnswer[BatchDecision]):
                 UntouchedAnswer(job=view.untouched.get(job_id, job_id), job_id=job_id)
                 for job_id in decision.untouched
             ],
+            **beside,
         )
+
+
+class WhatIfAnswer(DecisionAnswer):
+    """The decision that supposed losses would get at once."""
+
+    unprepared: Annotated[list[str], Given()] = Field(
+        description="Names of jobs that shrink or pause here because nothing is prepared for the loss of one of "
+        "their nodes yet; that takes some minutes after a job is registered, and may find another shape.",
+        examples=[[]],
+    )
+
+    @classmethod
+    def of(cls, view: AnswerView) -> WhatIfAnswer:
+        """The answer to a what-if."""
+        return cls.make(view, unprepared=list(view.unprepared))
 
 
 class StepAnswer(ValueAnswer[StepRecord]):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         ReceivedAnswer,
         ReliabilityAnswer,
     )
-    from app.answers.replans import DecisionAnswer, ReplanAccepted, ReplanAnswer, ReplanSummary
+    from app.answers.replans import ReplanAccepted, ReplanAnswer, ReplanSummary, WhatIfAnswer
     from app.answers.sweeps import FailureImpactAnswer, SweepAnswer, SweepSummary
     from app.api.v1.answers import PageAnswer
     from app.api.v1.plan_exports import ExportAnswer
@@ -172,10 +172,10 @@ class FailuresOperations(Connection):
         )
         return told
 
-    def answer_what_if(self, cluster: str, body: WhatIfDocument | Mapping[str, Any]) -> DecisionAnswer:
+    def answer_what_if(self, cluster: str, body: WhatIfDocument | Mapping[str, Any]) -> WhatIfAnswer:
         """Decide at once as if these parts failed: the safe answer, in about a second; nothing is stored."""
-        told: DecisionAnswer = self._ask(
-            "POST", f"/api/v1/clusters/{part(cluster)}/what-if", "DecisionAnswer", body=body
+        told: WhatIfAnswer = self._ask(
+            "POST", f"/api/v1/clusters/{part(cluster)}/what-if", "WhatIfAnswer", body=body
         )
         return told
 

@@ -13,7 +13,6 @@ MODELS: Final = {
     "ClusterSummary": "app.answers.clusters",
     "ComparisonDocument": "app.comparing.documents",
     "ConditionsAnswer": "app.answers.events",
-    "DecisionAnswer": "app.answers.replans",
     "DeliveryAnswer": "app.api.v1.webhooks",
     "DriftAnswer": "app.answers.measured_runs",
     "EventAnswer": "app.answers.events",
@@ -75,4 +74,5 @@ MODELS: Final = {
     "TimelineEventDocument": "app.documents.plan_parts",
     "TopologyAnswer": "app.answers.topology",
     "WebhookAnswer": "app.api.v1.webhooks",
+    "WhatIfAnswer": "app.answers.replans",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from app.presentation.figures import duration, percent
@@ -91,6 +91,16 @@ def summary_words(summary: DecisionSummary, *, most: int) -> list[str]:
     told = [f"{job.job} {ACTIONS[job.action]}" for job in summary.jobs]
     told += [f"{job.job} {SERVING_ACTIONS[job.action]}" for job in summary.serving]
     return [*told[:most], *([f"and {len(told) - most} more"] if len(told) > most else [])]
+
+
+def unprepared_words(jobs: Sequence[str]) -> str:
+    """Warning that no other shape was looked for; empty where there is nothing to warn of."""
+    if not jobs:
+        return ""
+    return (
+        f"Nothing is prepared yet for the loss of one node of {named(jobs)}, so only fewer replicas and a pause "
+        "were compared. Ask again in some minutes."
+    )
 
 
 def verb(action: RecoveryAction, jobs: int) -> str:

@@ -12,11 +12,11 @@ from sqlalchemy.orm import Session
 
 from app.actors import actor_of
 from app.answers.replans import (
-    DecisionAnswer,
     ReplanAccepted,
     ReplanAnswer,
     ReplanEvent,
     ReplanSummary,
+    WhatIfAnswer,
     replan_links,
 )
 from app.answers.running_jobs import any_plan_document
@@ -78,11 +78,11 @@ def create_replan(
 
 
 @router.post("/clusters/{cluster}/what-if")
-def answer_what_if(cluster: ClusterPath, document: WhatIfDocument, service: ServiceDep) -> DecisionAnswer:
+def answer_what_if(cluster: ClusterPath, document: WhatIfDocument, service: ServiceDep) -> WhatIfAnswer:
     """Decide at once as if these parts failed: the safe answer, in about a second; nothing is stored."""
     now = datetime.now(UTC)
     losses = document.to_losses(now)
-    return DecisionAnswer.make(what_if.answer_losses(service.sessions, reference=cluster, losses=losses, now=now))
+    return WhatIfAnswer.of(what_if.answer_losses(service.sessions, reference=cluster, losses=losses, now=now))
 
 
 @router.get("/clusters/{cluster}/replans")

@@ -33,6 +33,7 @@ class AnswerView:
 
     ``served`` are the plans of deployments before; all are those that are still kept.  ``cluster``: as the
     failures left it, where that is asked for; a GPU in use is out of reach of the jobs that sat on it.
+    ``unprepared``: names of jobs for which a prepared answer might have had another shape.
     """
 
     decision: BatchDecision
@@ -40,6 +41,7 @@ class AnswerView:
     untouched: Mapping[str, str] = field(default_factory=dict)
     served: Mapping[str, ServingPlan] = field(default_factory=dict)
     cluster: Cluster | None = None
+    unprepared: tuple[str, ...] = ()
 
 
 def view_of(session: Session, decision: BatchDecision, base: Mapping[str, str]) -> AnswerView:

@@ -22,7 +22,7 @@ from app.services.errors import Conflict
 from cluster_models.cluster.topology import Cluster
 from cluster_models.errors import InvalidInput
 from cluster_models.health.events import EntityKind, HealthEvent, HealthState
-from cluster_models.jobs.recovery import BatchDecision
+from cluster_models.jobs.recovery import BatchDecision, RecoveryAction
 from readers.proposal.aliases import AliasTable
 from solver.replanning.shared import SharedProblem
 
@@ -41,6 +41,22 @@ class Question:
         """The safe answer, without a search."""
         return safe_answers.work_out(self.problem, self.prepared)
 
+    def unprepared(self, decision: BatchDecision) -> tuple[str, ...]:
+        """Names of jobs that shrink or pause after the loss of one node, as nothing is prepared for them yet."""
+        from solver.replanning.touched import lost_gpus  # noqa: PLC0415 - loads the solver
+
+        made = {document["job_id"] for document in self.prepared}
+        worse = {
+            each.job_id
+            for each in decision.jobs
+            if each.action in (RecoveryAction.SHRINK_DATA_PARALLEL, RecoveryAction.PAUSE)
+        }
+        return tuple(
+            job.name
+            for job in self.problem.training.jobs
+            if job.id in worse - made and len({node for node, _ in lost_gpus(self.problem.training, job)}) == 1
+        )
+
 
 def answer_losses(
     sessions: SessionFactory, *, reference: str, losses: Sequence[ReportedEvent], now: datetime
@@ -54,7 +70,8 @@ def answer_losses(
         question = question_of(session, reference=reference, losses=losses, now=now)
     found, decision = question.situation, question.decision()
     with sessions() as session:
-        return replace(view_of(session, decision, found.base), cluster=found.snapshot.cluster)
+        view = view_of(session, decision, found.base)
+    return replace(view, cluster=found.snapshot.cluster, unprepared=question.unprepared(decision))
 
 
 def question_of(session: Session, *, reference: str, losses: Sequence[ReportedEvent], now: datetime) -> Question:

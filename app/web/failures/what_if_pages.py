@@ -15,6 +15,7 @@ from starlette.datastructures import FormData
 from app.documents.reading import problems_of
 from app.events.reading import ReportedEvent
 from app.presentation.recovery import moment
+from app.presentation.replans import unprepared_words
 from app.presentation.sweeps import sweep_words
 from app.resources import service_of
 from app.services.clusters import clusters
@@ -117,5 +118,6 @@ def _page(
         sweeps=[(each, moment(each.created_at), sweep_words(each)) for each in asked_before],
         found=tuple(found),
         view=None if made is None else decision_view(made),
+        unprepared=unprepared_words(made.unprepared if made else ()),
         asked=[*nodes, *(switch.replace(":", " ", 1) for switch in switches)],
     )

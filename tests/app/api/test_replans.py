@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from fastapi.testclient import TestClient
 
 from app.db.engine import transaction
 from app.db.tenancy import for_tenant
+from app.services.decisions import preparations
 from app.services.running import running_jobs
 from app.settings import DEFAULT_TENANT, Role
 from cluster_models.jobs.recovery import RecoveryAction
@@ -201,6 +203,7 @@ def test_what_would_be_done_is_not_done(client: TestClient) -> None:
     assert client.get(f"{SITE}/conditions").json()["conditions"] == []
     real = _replan(client, failed(client, "n0")["replan"])["safe_answer"]
     found = supposed.json()
+    assert found.pop("unprepared") == []
     for answer in (real, found):
         answer["jobs"][0].pop("links")
         answer.pop("snapshot")
@@ -214,6 +217,27 @@ def test_losses_are_supposed_on_top_of_what_was_reported(client: TestClient) -> 
     assert {job["job"] for job in answer["jobs"]} == {"a", "b"}
     assert answer["spares_before"] == ["n7"]
     assert all("n6" not in job["nodes_joined"] for job in answer["jobs"])
+
+
+def test_jobs_without_prepared_answers_are_named(client: TestClient) -> None:
+    """Where another shape may be missing: no spare and one node; not for two, nor once it is prepared."""
+
+    def unprepared(*nodes: str) -> list[str]:
+        losses = [{"node": node} for node in ("n6", "n7", *nodes)]
+        named: list[str] = client.post(f"{SITE}/what-if", json={"losses": losses}).json()["unprepared"]
+        return named
+
+    assert (unprepared("n0"), unprepared("n0", "n2"), unprepared("n0", "n1")) == (["a"], ["a", "b"], [])
+    service = client.app.state.service  # type: ignore[attr-defined]  # Starlette's
+    with transaction(for_tenant(service.sessions, DEFAULT_TENANT)) as session:
+        cluster_id = running_jobs.get_job(session, reference=CLUSTER, job="a").cluster_id
+        asked = preparations.begin(session, cluster_id=cluster_id, now=datetime.now(UTC))
+        assert asked is not None
+        for job_id in asked.generations:
+            preparations.store(
+                session, asked=asked, job_id=job_id, document={"job_id": job_id, "hosts": [], "losses": []}
+            )
+    assert unprepared("n0") == []
 
 
 @pytest.mark.parametrize(

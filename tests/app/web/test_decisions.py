@@ -273,6 +273,7 @@ def test_what_if_changes_nothing(failed: Failed) -> None:
     assert f" b {ACTIONS[RecoveryAction.NONE]} " not in words
     assert ticked(answer.text, "node") == ["n2"]
     assert "/files/" not in answer.text
+    assert "Nothing is prepared yet for the loss of one node of " in words
     whole = _what_if(failed, switch=["leaf:leaf-0"])
     assert "If leaf leaf-0 failed now" in told(whole.text)
     assert _counts(failed.service) == before
