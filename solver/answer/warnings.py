@@ -12,7 +12,7 @@ from cluster_models.cluster.measurements import Collective
 from cluster_models.links.collective_curves import domain_is_estimated
 from cluster_models.links.suspicions import suspicions
 from cluster_models.links.tables import LinkTables
-from cluster_models.model.layer_kinds import ModelPart
+from cluster_models.model.layer_kinds import Mixer, ModelPart
 from cluster_models.remarks import Remark, remark
 from cluster_models.training.frameworks import ABOUT, Framework, facts
 from cluster_models.training.plan import Confidence
@@ -20,9 +20,12 @@ from cluster_models.training.workload import LinkBandwidth
 from solver.answer.site_warnings import site_warnings
 from solver.candidates import IntArray
 from solver.costs.attended import imbalance_of_pairs, least_step_tokens
-from solver.costs.calibration import has_framework, has_kind
+from solver.costs.calibration import calibration_of, has_framework, has_kind
+from solver.costs.compute import processor, score_passes_s
 from solver.costs.confidence import OWN_RUNS, Novelty
 from solver.costs.host_offload import HOST_SHARE
+from solver.costs.layer_costs import attention_shape
+from solver.costs.local_sizes import local_sizes
 from solver.placement.problem import PlacementProblem
 from solver.problem import PlanningProblem
 from solver.refine import Candidate
@@ -52,6 +55,7 @@ def plan_warnings(
         *_calibration(problem, candidate),
         *_model_parts(problem),
         *_experts(problem),
+        *_scores(problem, candidate),
         *_documents(problem, candidate),
         *_adapters(problem),
         *_offload(candidate),
@@ -153,6 +157,28 @@ def _experts(problem: PlanningProblem) -> list[Remark]:
     if problem.architecture.experts is None or framework.grouped_experts:
         return []
     return [remark("experts_not_grouped", framework=framework.name)]
+
+
+def _scores(problem: PlanningProblem, candidate: Candidate) -> Iterator[Remark]:
+    """Time that scores take through memory, of the attention that is not fused on a GPU kind of the plan."""
+    architecture, workload, batch = problem.architecture, problem.workload, candidate.batch
+    if not any(kind.mixer is Mixer.FULL for kind in architecture.layer_kinds):
+        return
+    for gpu in candidate.gpu_kinds:
+        calibration = calibration_of(gpu, workload.framework, problem.fitted)
+        if calibration.framework.fused_attention:
+            continue
+        chip, sizes = processor(gpu, workload.precision, calibration), local_sizes(batch, workload, calibration)
+        shape = attention_shape(chip, architecture, sizes)
+        passes = score_passes_s(chip, shape)
+        yield remark(
+            "scores_in_memory",
+            framework=workload.framework.name,
+            gpu_kind=gpu.name,
+            forward_s=float(passes.forward[0]),
+            backward_s=float(passes.backward[0]),
+            unfused_matrices=float(shape.heads[0] * sizes.micro_batch[0]) if np.any(shape.casts_scores) else 0.0,
+        )
 
 
 def _documents(problem: PlanningProblem, candidate: Candidate) -> list[Remark]:

@@ -305,9 +305,7 @@ def attention_s(gpu: Processor, shape: AttentionShape) -> Seconds:
 def _unfused_attention_s(gpu: Processor, shape: AttentionShape) -> Seconds:
     """Batched products over the whole square of scores, which travel through memory in between.
 
-    In 16 bits forward: softmax reads and writes the scores, dropout too and writes a byte of mask; backward:
-    dropout reads gradient and mask and writes, softmax reads twice and writes (counted from Megatron's unfused
-    path, whose scaling, masking and softmax are one kernel in 16 bits only).  A head's rows are as wide as it.
+    A head's rows are as wide as it.
     """
     s, key, value = shape.sequence, shape.key_width, shape.value_width
     scores = shape.heads * shape.full_pairs
@@ -317,15 +315,24 @@ def _unfused_attention_s(gpu: Processor, shape: AttentionShape) -> Seconds:
         return matmul_s(gpu, m, n, k, groups=scores / s**2, slowdown=narrow)
 
     mixed = products_s(s, value, s)
+    products = Seconds(products_s(s, s, key) + mixed, products_s(s, s, value) + mixed + 2.0 * products_s(s, key, s))
+    return products + score_passes_s(gpu, shape)
+
+
+def score_passes_s(gpu: Processor, shape: AttentionShape) -> Seconds:
+    """Softmax, and what else reads and writes the scores between the products of unfused attention.
+
+    In 16 bits forward: softmax reads and writes the scores, dropout too and writes a byte of mask; backward:
+    dropout reads gradient and mask and writes, softmax reads twice and writes (counted from Megatron's unfused
+    path, whose scaling, masking and softmax are one kernel in 16 bits only).
+    """
+    scores = shape.heads * shape.full_pairs
     forward_bytes, backward_bytes = (
         np.where(shape.casts_scores, cast, usual)
         for cast, usual in zip(_CAST_SCORE_BYTES, gpu.score_bytes, strict=True)
     )
     kernels = np.where(shape.casts_scores, _CAST_SCORE_KERNELS, 2.0)
     return Seconds(
-        products_s(s, s, key) + mixed + streaming_s(gpu, forward_bytes * scores, kernels=kernels),
-        products_s(s, s, value)
-        + mixed
-        + 2.0 * products_s(s, key, s)
-        + streaming_s(gpu, backward_bytes * scores, kernels=kernels),
+        streaming_s(gpu, forward_bytes * scores, kernels=kernels),
+        streaming_s(gpu, backward_bytes * scores, kernels=kernels),
     )

@@ -146,6 +146,17 @@ def attention_core(gpu: Processor, architecture: Architecture, sizes: LocalSizes
     """
     if mixer not in ATTENDING:
         return Seconds(np.zeros_like(sizes.tokens), np.zeros_like(sizes.tokens))
+    shape = attention_shape(gpu, architecture, sizes, mixer)
+    core = attention_s(gpu, shape) + _merged_blocks(gpu, architecture, sizes)
+    if mixer is Mixer.WINDOW or architecture.sparse_attention is None:
+        return core
+    return core + _indexing(gpu, architecture.sparse_attention, sizes, picked_pairs=shape.pairs)
+
+
+def attention_shape(
+    gpu: Processor, architecture: Architecture, sizes: LocalSizes, mixer: Mixer = Mixer.FULL
+) -> AttentionShape:
+    """Shape of the attention core of a layer that attends."""
     s = sizes.sequence
     window, chunked = None, False
     if mixer is Mixer.WINDOW:
@@ -155,7 +166,7 @@ def attention_core(gpu: Processor, architecture: Architecture, sizes: LocalSizes
     pairs = sizes.attended.pairs(window, chunked=chunked)
     key, value = core_widths(architecture)
     ranks = sizes.micro_batch / sizes.context
-    shape = AttentionShape(
+    return AttentionShape(
         heads=architecture.heads / sizes.tensor,
         key_width=key,
         value_width=value,
@@ -164,10 +175,6 @@ def attention_core(gpu: Processor, architecture: Architecture, sizes: LocalSizes
         sequence=sizes.attended.span(window),
         casts_scores=casts_scores(gpu, sizes.micro_batch * architecture.heads / sizes.tensor),
     )
-    core = attention_s(gpu, shape) + _merged_blocks(gpu, architecture, sizes)
-    if mixer is Mixer.WINDOW or architecture.sparse_attention is None:
-        return core
-    return core + _indexing(gpu, architecture.sparse_attention, sizes, picked_pairs=pairs * ranks)
 
 
 def _indexing(gpu: Processor, sparse: SparseAttention, sizes: LocalSizes, *, picked_pairs: FloatArray) -> Seconds:

@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from cluster_models.calibration.fitted import FittedParameters, FittedValue
+from cluster_models.cluster.catalogue import gpu_kind
 from cluster_models.model.architecture import Architecture
 from cluster_models.remarks import remark
 from cluster_models.training.frameworks import framework
+from solver.costs.calibration import calibration_of
 from tests.cluster_models.clusters import sample
 from tests.remarks import codes
 from tests.solver.problems import DENSE, SPARSE, nodes, planned, problem
@@ -75,3 +77,22 @@ def test_a_plan_says_that_experts_run_one_after_the_other(
     """Where the framework does so, and the model has experts."""
     told = planned(problem(nodes(1, gpus=1), model=model, framework=framework(generation))).warnings
     assert ("experts_not_grouped" in codes(told)) == warns
+
+
+@pytest.mark.parametrize(
+    ("generation", "heads", "matrices"),
+    [("megatron-core-0.12", 16, None), ("megatron-lm-2", 16, 0.0), ("megatron-lm-2", 2, 2.0)],
+)
+def test_a_plan_says_how_long_scores_take_where_attention_is_not_fused(
+    generation: str, heads: int, matrices: float | None
+) -> None:
+    """Passes of Megatron's softmax over s x s scores of 2 bytes, and which of them no kernel takes whole."""
+    model = replace(DENSE, heads=heads, kv_heads=heads, head_size=DENSE.hidden // heads)
+    asked = problem(nodes(1, gpus=1), model=model, framework=framework(generation), pinned={"micro_batch": 1})
+    told = [each for each in planned(asked).warnings if each.code == "scores_in_memory"]
+    assert [each.figures["unfused_matrices"] for each in told] == ([] if matrices is None else [matrices])
+    for each in told:
+        gpu, scores = gpu_kind("H100-SXM5-80GB"), heads * asked.workload.sequence_length**2
+        calibration = calibration_of(gpu, framework(generation))
+        rate = gpu.memory_bytes_per_s * calibration.memory_share
+        assert each.figures["forward_s"] == pytest.approx((42 if matrices else 9) * scores / rate, rel=0.05)

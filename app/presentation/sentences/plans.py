@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from app.presentation.differences import difference_words
+from app.presentation.figures import seconds
 from app.presentation.sentences.formats import Words
 from cluster_models.training.workload import Sharding
 from cluster_models.wording import named
@@ -84,6 +85,22 @@ def _untrained_parts(*, parts: Sequence[str]) -> str:
     return f"Times of {names} come from published timings of kernels, or are estimated: no training run was fitted."
 
 
+def _scores_in_memory(
+    *, framework: str, gpu_kind: str, forward_s: float, backward_s: float, unfused_matrices: float
+) -> str:
+    text = (
+        f"{framework} does not fuse attention on {gpu_kind}: {seconds(forward_s)} of the forward and "
+        f"{seconds(backward_s)} of the backward pass of a layer and micro-batch are scores on their way through "
+        "memory, counted as compute."
+    )
+    if not unfused_matrices:
+        return text
+    return (
+        f"{text} Nor is softmax fused, for {unfused_matrices:.0f} score matrices (micro-batch x heads / tensor "
+        "ranks) are no multiple of 4; if they were, less than a quarter of this would be left."
+    )
+
+
 def _single_copy(*, sharding: str, rule: str) -> str:
     everything = sharding == Sharding.PARAMETERS
     state = "weights, gradients and optimizer state" if everything else "optimizer state"
@@ -154,6 +171,7 @@ WARNINGS: Final[Mapping[str, Words]] = {
     "waits included; {padding:percent1} of the tokens are padding.",
     "experts_not_grouped": "{framework} runs the experts of a GPU one after the other; they are priced as one "
     "grouped product, which holds where each has many thousand tokens: a measured step took 25 times as long.",
+    "scores_in_memory": _scores_in_memory,
     "unmeasured_adapters": "No training run with adapters ({adapters}) was fitted: their products, and what frozen "
     "weights leave out, are priced by the formulas of other products.",
     "estimated_host": "Each {gpu_kind} counts {memory_bytes:gib} of its node's memory, {memory_bytes_per_s:gbytes} "
