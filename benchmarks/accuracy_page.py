@@ -14,6 +14,7 @@ mpl.use("svg")
 from matplotlib import pyplot as plt
 
 from benchmarks.placement_charts import STYLE, save_figure
+from benchmarks.scores import AIM_MEMORY, AIM_STEP
 from solver.costs.confidence import held_out_families
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ predicted / measured - 1. Rows that the parameters were fitted to are among them
 def write_page(report: Report, page: Path, figure: Path, sections: Sequence[str] = ()) -> None:
     """Write ``report`` to ``page`` with its ``figure``; ``sections`` follow, each with its own heading."""
     draw_errors(report.rows or [], figure)
-    parts = [HEAD, *_steps(report), *_memory(report), *_choices(report), _held_out(), *sections]
+    parts = [HEAD, *_worst(report), *_steps(report), *_memory(report), *_choices(report), _held_out(), *sections]
     page.write_text("\n".join(part.rstrip("\n") + "\n" for part in parts), encoding="utf-8")
 
 
@@ -70,6 +71,31 @@ def draw_errors(rows: Sequence[RowError], path: Path) -> None:
         axis.set_xlabel("error of the step time, %: median and 10th to 90th percentile")
         figure.tight_layout()
         save_figure(figure, path)
+
+
+def _worst(report: Report) -> list[str]:
+    """What predictions miss, before all that they meet."""
+    off = [
+        (f"{what} of {line.group}", str(line.rows), percent(line.mean_absolute), percent(line.bias))
+        for what, scores, aim in (("steps", report.step_time, AIM_STEP), ("peaks", report.memory or [], AIM_MEMORY))
+        for line in sorted(scores, key=lambda line: -line.mean_absolute)
+        if line.group.startswith("framework") and line.mean_absolute > aim
+    ]
+    parts = ["## What is off most", table(("mean error above the aim of 8 %", "rows", "mean", "bias"), off)]
+    if report.sweep_summary_without_doubtful_rows is not None:
+        summary = report.sweep_summary_without_doubtful_rows
+        parts.append(
+            f"In the worst of {summary.sweeps} sweeps the configuration that we would choose is "
+            f"{percent(summary.worst_regret)} slower than the measured best. The mean over all is "
+            f"{percent(summary.mean_regret)}, without that one {percent(summary.mean_regret_without_worst)}."
+        )
+    if report.oom is not None:
+        missed = len(report.oom.missed) + len(report.oom.doubtful_missed)
+        parts.append(
+            f"{missed} configurations that failed are predicted to fit; not all sources tell those that ran out of "
+            "memory from those that crashed."
+        )
+    return parts
 
 
 def _steps(report: Report) -> list[str]:

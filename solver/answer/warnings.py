@@ -103,6 +103,7 @@ def _estimated_links(problem: PlanningProblem, candidate: Candidate, assignment:
 def _uncertainty(confidence: Confidence) -> Remark:
     family = confidence.family
     new = any(family.startswith(each) for each in Novelty)
+    outside = {each.code for each in confidence.outside}
     return remark(
         "step_interval",
         level=confidence.level,
@@ -112,7 +113,7 @@ def _uncertainty(confidence: Confidence) -> Remark:
         independent_runs=confidence.independent_runs,
         family=family,
         basis="own_runs" if family.startswith(OWN_RUNS) else "new" if new else "alike",
-        respects_outside=len(confidence.outside),
+        is_widened=confidence.doublings_outside > 0.0 or "unmeasured_overheads" in outside,
     )
 
 

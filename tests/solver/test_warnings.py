@@ -36,6 +36,8 @@ def test_a_plan_warns_where_nothing_like_it_was_measured() -> None:
     assert unmeasured in plan.confidence.outside
     assert unmeasured in plan.warnings
     assert "no run was measured" in plan.confidence.family
+    [interval] = [each for each in plan.warnings if each.code == "step_interval"]
+    assert interval.figures["is_widened"] == (plan.confidence.doublings_outside > 0)
 
 
 @pytest.mark.parametrize(("kind", "silent"), [("H100-SXM5-80GB", True), ("A100-SXM4-80GB", False)])
@@ -95,4 +97,5 @@ def test_a_plan_says_how_long_scores_take_where_attention_is_not_fused(
         gpu, scores = gpu_kind("H100-SXM5-80GB"), heads * asked.workload.sequence_length**2
         calibration = calibration_of(gpu, framework(generation))
         rate = gpu.memory_bytes_per_s * calibration.memory_share
-        assert each.figures["forward_s"] == pytest.approx((42 if matrices else 9) * scores / rate, rel=0.05)
+        nbytes, kernels = (42, 6) if matrices else (9, 2)
+        assert each.figures["forward_s"] == pytest.approx(nbytes * scores / rate + kernels * calibration.kernel_s)

@@ -12,7 +12,7 @@ from cluster_models.training.workload import Sharding
 from cluster_models.wording import named
 
 SIZES: Final = {
-    "gpus": "GPUs",
+    "gpus": "Number of GPUs",
     "hidden": "Hidden size",
     "sequence_length": "Sequence length",
     "tensor": "Tensor parallel size",
@@ -24,7 +24,7 @@ SIZES: Final = {
     "sharding": "Sharding",
     "recompute": "Recomputation",
 }
-"""Sizes and settings of which it is known what was calibrated."""
+"""Sizes and settings of which it is known what runs had."""
 
 
 def _unmeasured_framework(*, framework: str, like: str) -> str:
@@ -34,11 +34,11 @@ def _unmeasured_framework(*, framework: str, like: str) -> str:
 
 def _uncalibrated_size(*, size: str, value: int, low: int, high: int) -> str:
     limits = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-    return f"{SIZES[size]} {value:,} lies outside what was calibrated, {limits}."
+    return f"{SIZES[size]} is {value:,}, and {limits} in the runs behind the interval."
 
 
 def _uncalibrated_setting(*, setting: str, value: str, calibrated: Sequence[str]) -> str:
-    return f"{SIZES[setting]} {value} was not calibrated, only {', '.join(calibrated)}."
+    return f"{SIZES[setting]} is {value}, and {' or '.join(calibrated)} in the runs behind the interval."
 
 
 def _step_interval(
@@ -50,7 +50,7 @@ def _step_interval(
     independent_runs: float,
     family: str,
     basis: str,
-    respects_outside: int,
+    is_widened: bool,
 ) -> str:
     worth = f", worth {independent_runs:.0f} independent ones" if independent_runs > 0 else ""
     errors = {
@@ -58,7 +58,7 @@ def _step_interval(
         "new": f"{runs} measured runs{worth}, each predicted as if of {family}",
         "alike": f"{runs} measured runs{worth}, of {family}, each predicted by a fit that had not seen any like it",
     }[basis]
-    wider = " The range is widened because this plan is unlike all of them." if respects_outside else ""
+    wider = " The range is widened because this plan is unlike all of them." if is_widened else ""
     return (
         f"Times are predicted, not measured: {100 * level:.0f} % of measured steps are expected between "
         f"{step_low_s:#.3g} and {step_high_s:#.3g} s, from the errors on {errors}.{wider}"
