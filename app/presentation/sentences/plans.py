@@ -97,7 +97,7 @@ def _scores_in_memory(
         return text
     return (
         f"{text} Nor is softmax fused, for {unfused_matrices:.0f} score matrices (micro-batch x heads / tensor "
-        "ranks) are no multiple of 4; if they were, less than a quarter of this would be left."
+        "ranks) are not a multiple of 4; if they were, less than a quarter of this would be left."
     )
 
 
