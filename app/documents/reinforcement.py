@@ -19,6 +19,7 @@ from app.documents.reading import (
     WholeNumber,
     problems_of,
 )
+from app.documents.roles import RolesDocument
 from app.documents.serving import ServingWorkloadDocument
 from app.documents.serving_classes import MOST_TOKENS, TokensOrSpread, lengths_of, tokens_of
 from app.documents.workload import WorkloadDocument
@@ -67,7 +68,7 @@ _ROLLOUT: Final = (
     "decode_imbalance",
     "pinned",
 )
-_FOLLOWS: Final = frozenset({"sequence_length", "global_batch", "lengths", "method"})
+_FOLLOWS: Final = frozenset({"sequence_length", "global_batch", "lengths", "method", "roles"})
 """Attributes of the update that follow from prompts and responses."""
 
 
@@ -118,6 +119,11 @@ class ReinforcementWorkloadDocument(Document):
     )
     reference: Flag = Field(
         False, description="Whether a frozen reference model runs forward beside the policy.", examples=[True]
+    )
+    roles: RolesDocument = Field(
+        default_factory=RolesDocument,
+        description="Critic and reward model beside the policy, and epochs over a batch (PPO); absent: none, once.",
+        examples=[{"critic": True, "epochs": 2}],
     )
     arrangements: Annotated[list[Arrangement], Field(min_length=1, max_length=len(Arrangement))] = Field(
         list(Arrangement),
@@ -174,6 +180,7 @@ class ReinforcementWorkloadDocument(Document):
                 responses=total // self.updates,
                 context_tokens=self.context_tokens,
                 reference=self.reference,
+                roles=self.roles.to_value(),
                 **{name: getattr(own, name) for name in every},
             ),
             rollout=rollout_of(
@@ -211,6 +218,7 @@ class ReinforcementWorkloadDocument(Document):
             context_tokens=value.training.sequence_length,
             updates=value.updates,
             reference=value.training.method.has_reference,
+            roles=RolesDocument.from_value(value.training.roles),
             arrangements=list(value.arrangements),
             staleness_steps=value.staleness,
             avoid_nodes=list(value.avoid_nodes),

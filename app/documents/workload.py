@@ -29,6 +29,7 @@ from app.documents.reading import (
     WholeNumber,
     close_name,
 )
+from app.documents.roles import RolesDocument
 from app.documents.serving_words import refuse_serving
 from app.documents.values import Computed, Holds, ValueDocument
 from cluster_models.cluster.gpus import Precision
@@ -102,6 +103,12 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
         "GRPO on generated responses, with a forward pass for their log-probabilities) or policy_reference "
         "(with a frozen reference model besides).",
         examples=["next_token"],
+    )
+    roles: RolesDocument = Field(
+        default_factory=RolesDocument,
+        description="Models beside a policy (method policy or policy_reference); the step is then the mean one of "
+        "all on its batch. Joint plans of trainer and engine are a workload of reinforcement learning.",
+        examples=[{}],
     )
     adapters: AdaptersDocument | None = Field(
         None,

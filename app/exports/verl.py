@@ -44,10 +44,19 @@ def render_verl(plan: ReinforcementPlan) -> str:
         f"exec python3 -m {module} --config-path=config --config-name='{config}' \\",
         '    data.train_files="$TRAIN_FILES" data.val_files="$VAL_FILES" \\',
         '    actor_rollout_ref.model.path="$MODEL_PATH" \\',
+        *_paths(plan),
         *(f"    {each} \\" for each in settings),
         '    "$@"',
     ]
     return "\n".join(lines) + "\n"
+
+
+def _paths(plan: ReinforcementPlan) -> Iterator[str]:
+    """Checkpoints of models beside the policy."""
+    if plan.workload.training.roles.critic:
+        yield '    critic.model.path="$CRITIC_MODEL_PATH" \\'
+    if plan.workload.training.roles.reward_model:
+        yield '    reward_model.model.path="$REWARD_MODEL_PATH" \\'
 
 
 def settings_of(plan: ReinforcementPlan) -> dict[str, object]:
@@ -55,15 +64,16 @@ def settings_of(plan: ReinforcementPlan) -> dict[str, object]:
     workload, training = plan.workload, plan.training
     longest = (workload.prompt_tokens.tokens[-1], workload.response_tokens.tokens[-1])
     found: dict[str, object] = {
-        "algorithm.adv_estimator": "grpo",
+        "algorithm.adv_estimator": "gae" if workload.training.roles.critic else "grpo",
         "data.train_batch_size": workload.prompts,
         "data.max_prompt_length": round(longest[0]),
         "data.max_response_length": round(longest[1]),
         f"{_ACTOR}.strategy": "megatron",
-        f"{_ACTOR}.ppo_epochs": 1,
+        f"{_ACTOR}.ppo_epochs": workload.training.roles.epochs,
         f"{_ACTOR}.ppo_mini_batch_size": workload.prompts // workload.updates,
         f"{_ACTOR}.use_kl_loss": workload.training.method.has_reference,
         **_megatron(plan),
+        **_roles(plan),
         **_rollout(plan),
         "trainer.nnodes": len(plan.training_nodes),
         "trainer.n_gpus_per_node": training.placement.gpus_per_node,
@@ -115,6 +125,20 @@ def _megatron(plan: ReinforcementPlan) -> dict[str, object]:
     return found
 
 
+def _roles(plan: ReinforcementPlan) -> dict[str, object]:
+    """Critic and reward model, cut as the policy is; mini-batches and epochs of the critic follow the actor's."""
+    actor, roles = _megatron(plan), plan.workload.training.roles
+    found: dict[str, object] = {}
+    if roles.critic:
+        found |= {name.replace(_ACTOR, "critic", 1): value for name, value in actor.items() if _ACTOR in name}
+        found["critic.enable"] = True
+    if roles.reward_model:
+        sizes = {name: value for name, value in actor.items() if name.endswith("_size") and ".megatron." in name}
+        found |= {name.replace(_ACTOR, "reward_model", 1): value for name, value in sizes.items()}
+        found |= {"reward_model.enable": True, "reward_model.use_reward_loop": False}
+    return found
+
+
 def _rollout(plan: ReinforcementPlan) -> dict[str, object]:
     replica, engine = plan.serving.replicas[0], plan.workload.rollout.engine
     fraction = plan.serving.models[0].workload.memory_fraction or engine.memory_fraction
@@ -130,7 +154,22 @@ def _rollout(plan: ReinforcementPlan) -> dict[str, object]:
         f"{_ROLLOUT}.max_num_batched_tokens": replica.token_limit,
         f"{_ROLLOUT}.enable_prefix_caching": True,
         f"{_ROLLOUT}.free_cache_engine": plan.arrangement is Arrangement.COLOCATED,
+        **_drafts(plan),
     }
+
+
+def _drafts(plan: ReinforcementPlan) -> dict[str, object]:
+    """Drafts by the policy's own layers of multi-token prediction, which vLLM takes from its checkpoint."""
+    drafts = plan.workload.rollout.speculation
+    if drafts is None or not _drafts_itself(plan):
+        return {}
+    place = "actor_rollout_ref.model.mtp"
+    switches = {f"{place}.{name}": True for name in ("enable", "enable_rollout")}
+    return switches | {f"{place}.method": "mtp", f"{place}.num_speculative_tokens": drafts.draft_tokens}
+
+
+def _drafts_itself(plan: ReinforcementPlan) -> bool:
+    return plan.architecture.prediction_layers > 0 and plan.workload.rollout.engine.family == "vllm"
 
 
 def _refuse(plan: ReinforcementPlan) -> None:
@@ -166,6 +205,8 @@ def _unsaid(plan: ReinforcementPlan) -> Iterator[str]:
     yield "which node plays which part, and ranks on nodes: Ray places them; start it in the order of these nodes"
     if plan.workload.rollout.weights.value != "bf16":
         yield f"rollout weights in {plan.workload.rollout.weights}: set {_ROLLOUT}.quantization as your veRL has it"
+    if (drafts := plan.workload.rollout.speculation) is not None and not _drafts_itself(plan):
+        yield f"speculation of {drafts.draft_tokens} tokens: keys are for vLLM and policies that predict several"
     if plan.training.configuration.optimizer_offload:
         share = plan.training.configuration.optimizer_offload
         yield f"optimizer states offloaded at {share} %: override_optimizer_config of your Megatron-Core"

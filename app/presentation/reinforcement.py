@@ -49,7 +49,7 @@ def arrangement_words(plan: ReinforcementPlan) -> str:
 
 def part_rows(plan: ReinforcementPlan) -> list[tuple[str, ...]]:
     """Trainer and engine as lines of a table with ``PART_COLUMNS``."""
-    configuration, updates = plan.training.configuration, plural(plan.workload.updates, "update")
+    configuration, updates = plan.training.configuration, plural(plan.workload.optimizer_steps, "update")
     shapes = ", ".join(str(pool.pool) for pool in plan.serving.pools)
     trainer = f"{configuration.degrees}, micro-batch {configuration.micro_batch}"
     return [
@@ -81,12 +81,14 @@ def step_rows(plan: ReinforcementPlan) -> Iterator[tuple[str, str, str]]:
         f"half of the responses end by {seconds(rollout.half_s)}, the mean replica by {seconds(rollout.mean_s)}"
         + hidden * (parts.is_overlapped and parts.rollout_s == shorter),
     )
-    passes = 1 + plan.workload.training.method.more_passes
-    each = f"each update takes {seconds(plan.training.time.step_s)}"
+    roles = plan.workload.training.roles
+    passes = 1.0 + roles.passes(plan.workload.training.method)
+    each = f"{_updates(plan)} take {seconds(plan.training.time.step_s)}"
     yield (
         "training",
         seconds(parts.training_s),
-        f"{each}, with {passes} forward passes" + hidden * (parts.is_overlapped and parts.training_s == shorter),
+        f"{each}, with {passes:.3g} forward passes"
+        + hidden * (parts.is_overlapped and parts.training_s == shorter),
     )
     way = f"{gib(weights.network_bytes)} over the busiest link" if weights.network_bytes else "inside nodes alone"
     yield "weights", seconds(parts.weights_s), f"the policy in 16 bits has {gib(weights.weight_bytes)}, {way}"
@@ -98,6 +100,15 @@ def step_rows(plan: ReinforcementPlan) -> Iterator[tuple[str, str, str]]:
             leaves = f"states of {gib(memory.offloaded_bytes)} leave a GPU and come back"
         stays = f"{gib(memory.resident_bytes)} of the trainer stay; the engine takes {share} of a GPU"
         yield "offload", seconds(parts.offload_s), f"{leaves}, {stays}"
+
+
+def _updates(plan: ReinforcementPlan) -> str:
+    """Optimizer steps of a step in words, before how long each takes."""
+    roles, updates = plan.workload.training.roles, plural(plan.workload.updates, "update")
+    models = "policy and critic" if roles.critic else "the policy"
+    epochs = f" in {plural(roles.epochs, 'epoch')}" if roles.epochs > 1 else ""
+    beside = ", beside a reward model," if roles.reward_model else ""
+    return f"{updates}{epochs} of {models}{beside} each"
 
 
 def split_cells(split: Split) -> tuple[str, ...]:

@@ -83,6 +83,11 @@ class ReinforcementWorkload:
         return self.prompts * self.samples
 
     @property
+    def optimizer_steps(self) -> int:
+        """Optimizer steps of a step, on all parts of the responses, of policy and critic, in all epochs."""
+        return self.updates * self.training.roles.steps
+
+    @property
     def response_tokens_per_step(self) -> float:
         """Mean tokens that are generated in a step."""
         return self.responses * self.response_tokens.mean
@@ -153,7 +158,8 @@ def update_of(
         if error.field.startswith("workload.lengths"):
             remedy = "lower it, or cut the lengths"
             raise InvalidWorkload("workload.context_tokens", length, error.problem, remedy) from error
-        path = error.field.replace("workload.", "workload.training.", 1)
+        is_own = error.field.startswith("workload.roles")
+        path = error.field if is_own else error.field.replace("workload.", "workload.training.", 1)
         raise InvalidWorkload(path, error.value, error.problem, error.remedy) from error
 
 

@@ -35,7 +35,7 @@ def workload_flops_per_token(architecture: Architecture, workload: TrainingWorkl
             for kind in architecture.layer_pattern
             if kind.attends
         )
-    besides = workload.method.more_passes * whole / passes
+    besides = workload.roles.passes(workload.method) * whole / passes
     return whole + besides + _adapter_flops(architecture, workload) - _frozen_flops(architecture, workload)
 
 

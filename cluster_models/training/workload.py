@@ -17,6 +17,7 @@ from cluster_models.training.mixed_lengths import MixedLengths
 from cluster_models.training.optimizer_states import FULL_STATES, MasterFormat, OptimizerStates
 from cluster_models.training.packing import packed_sequences
 from cluster_models.training.placement_rules import NOTHING_ASKED, PlacementRules
+from cluster_models.training.roles import NO_ROLES, Roles
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload_checks import check_choices
 
@@ -138,6 +139,7 @@ class TrainingWorkload:
     """A training run.  Batches count sequences.
 
     ``lengths``: those of the documents that fill the sequences; without it a sequence is one document.
+    ``roles``: models beside a policy, with which the step is the mean one over its batch.
     ``adapters``: those that are trained beside frozen weights; without it all weights are trained.
     ``pinned`` gives a degree or a memory option one value, ``forbidden`` takes values away (names from
     ``DEGREE_NAMES`` and ``OPTION_NAMES``).
@@ -164,6 +166,7 @@ class TrainingWorkload:
     global_batch: int
     lengths: MixedLengths | None = None
     method: TrainingMethod = TrainingMethod.LIKELIHOOD
+    roles: Roles = NO_ROLES
     adapters: Adapters | None = None
     precision: Precision = Precision.BF16
     framework: Framework = DEFAULT_FRAMEWORK
@@ -198,14 +201,8 @@ class TrainingWorkload:
         if not 0 <= self.memory_headroom < 1:
             given, remedy = self.memory_headroom, "0.1 keeps 10 % of each GPU free"
             raise InvalidWorkload("workload.memory_headroom", given, "must lie in [0, 1)", remedy)
-        for name, allowed in (
-            ("recompute", self.recompute),
-            ("sharding", self.sharding),
-            ("offload", self.offload),
-            ("context_exchange", self.context_exchange),
-            ("schedule", self.schedule),
-        ):
-            if not allowed:
+        for name in ("recompute", "sharding", "offload", "context_exchange", "schedule"):
+            if not getattr(self, name):
                 raise InvalidWorkload(f"workload.{name}", [], "allows nothing", "list at least one choice")
         both = sorted(set(self.avoid_nodes) & set(self.placement.require_nodes))
         if both:

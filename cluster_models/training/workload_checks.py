@@ -52,7 +52,7 @@ def _check_lengths(workload: TrainingWorkload) -> None:
 
 
 def _check_method(workload: TrainingWorkload) -> None:
-    """The framework trains so; pairs fill batches."""
+    """The framework trains so; roles go with the method; pairs fill batches."""
     if workload.method not in workload.framework.methods:
         raise InvalidWorkload(
             "workload.method",
@@ -60,6 +60,8 @@ def _check_method(workload: TrainingWorkload) -> None:
             f"{workload.framework.name} does not train so",
             f"it knows {', '.join(workload.framework.methods)}; docs/frameworks.md lists the methods of others",
         )
+    stays = all(str(each) == "none" for each in workload.offload)
+    workload.roles.check(workload.method, goes=workload.adapters is None and stays)
     if not workload.method.is_paired:
         return
     pairs = "two for each pair"

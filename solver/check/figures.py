@@ -100,7 +100,9 @@ def _flop_rules(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
         low, high = _beside_frozen(low, high, problem)
     tokens = workload.tokens_per_step / plan.time.step_s / plan.configuration.degrees.gpus
     if workload.adapters is None:
-        tokens *= 1.0 + workload.method.more_passes / 3.0  # passes of equal work beside the three of training
+        tokens *= (
+            1.0 + workload.roles.passes(workload.method) / 3.0
+        )  # passes of equal work beside the three of training
     stated = plan.model_flops_per_s_per_gpu
     if not low * tokens * (1 - FLOP_TOLERANCE) <= stated <= high * tokens * (1 + FLOP_TOLERANCE):
         yield (
@@ -126,7 +128,7 @@ def _beside_frozen(low: float, high: float, problem: PlanningProblem) -> tuple[f
     """
     model, workload = problem.architecture, problem.workload
     assert workload.adapters is not None
-    passes = 1.0 + workload.method.more_passes / 3.0
+    passes = 1.0 + workload.roles.passes(workload.method) / 3.0
     frozen = 2.0 * (model.hidden * model.vocabulary + _active_matrix_parameters(model))
     counts = [adapter_parameters(model, layer, workload.adapters) for layer in range(model.layers)]
     least, most = (6.0 * sum(count[end] for count in counts) for end in (0, 1))

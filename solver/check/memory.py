@@ -140,7 +140,8 @@ def _optimizer_bytes(stage: int, configuration: Configuration, problem: Planning
         most = max(most, gated * _largest_matrix(problem.architecture, configuration.degrees))
     here = 1.0 - configuration.optimizer_offload / 100
     step = kept + framework.step_bytes + FP32_BYTES * narrow
-    return here * least * kept + tables, here * most * step + tables
+    critics = (workload.roles.trained - 1) * kept
+    return here * least * (kept + critics) + tables, here * most * (step + critics) + tables * (1 + critics / kept)
 
 
 def _largest_matrix(model: Architecture, degrees: Degrees) -> float:
@@ -200,7 +201,8 @@ def _weight_bytes(stage: int, configuration: Configuration, problem: PlanningPro
     chunks, low, high, routed = _parameters(stage, configuration, problem)
     if problem.workload.adapters is not None:
         return _frozen_bytes(stage, configuration, problem)
-    models = 2 if problem.workload.method.has_reference else 1
+    roles, method = problem.workload.roles, problem.workload.method
+    models, frozen = roles.trained + roles.frozen(method), roles.frozen(method)
     whole = models * (low + routed) * least, models * (high + routed) * most
     if configuration.sharding is not Sharding.PARAMETERS:
         return whole
@@ -213,7 +215,7 @@ def _weight_bytes(stage: int, configuration: Configuration, problem: PlanningPro
         gathered = high + routed
     widest = max(most, FP32_BYTES if problem.workload.framework.sharded_master else 0)
     shards = low / group + routed / expert_group, high / group + routed / expert_group
-    reference = (models - 1) * most
+    reference = frozen * most + (roles.trained - 1) * widest
     here = 1.0 - configuration.optimizer_offload / 100  # shards of parameters are offloaded with their states
     if here < 1.0 and str(problem.workload.framework.optimizer_offload) == "states":  # but for 16 bits of weights
         here, widest = float(not configuration.offload_parameters), most

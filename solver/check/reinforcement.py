@@ -100,7 +100,11 @@ def _step_rules(plan: ReinforcementPlan, problem: ReinforcementProblem) -> Itera
     if parts.is_overlapped is not overlaps:
         yield "Generating and learning overlap where they may not, or not where they may."
     stated = (parts.training_s, parts.rollout_s, parts.weights_s)
-    derived = (workload.updates * plan.training.time.step_s, plan.rollout.finish_s, plan.weights.seconds)
+    derived = (
+        workload.updates * workload.training.roles.steps * plan.training.time.step_s,
+        plan.rollout.finish_s,
+        plan.weights.seconds,
+    )
     for name, said, meant in zip(("training", "rollout", "weights"), stated, derived, strict=True):
         if not math.isclose(said, meant, rel_tol=TOLERANCE):
             yield f"The {name} takes {meant} s, the step says {said} s."

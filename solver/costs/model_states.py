@@ -100,8 +100,9 @@ def model_states(
     PyTorch FSDP keeps an FP32 shard alone; its pipelines gather once and reduce after the last micro-batch
     (``torch.distributed.pipelining``, ``backward_maybe_with_nosync``).  Gradients that are reduced once are summed
     whole over several micro-batches; those of ZeRO-2 stay on their owner alone once their layer is through (arXiv
-    1910.02054, section 5.2).  A reference model is weights alone, shared out as the trained ones are; with adapters
-    it is the frozen one without them (TRL).  A rank owns no less than ``least_owned`` (n,) parameters.
+    1910.02054, section 5.2).  Reference and reward models are weights alone, shared out as the trained
+    ones are; with adapters the reference is the frozen one without them (TRL).  A critic has all that the policy
+    has.  A rank owns no less than ``least_owned`` (n,) parameters.
     """
     framework, fp32 = calibration.framework, workload.precision is Precision.FP32
     whole = parameters.common + parameters.routed
@@ -124,8 +125,12 @@ def model_states(
     master = np.where(zero3 & framework.sharded_master, 0.0, kept.master)
     gradient_bytes = max(framework.gradient_bytes, workload.precision.activation_bytes if fp32 else 0.0)
     gradient_bytes += framework.own_gradient_bytes
-    copies = workload.method.has_reference and workload.adapters is None
+    copies = workload.roles.frozen(workload.method) * (workload.adapters is None)
     reference = copies * weight_bytes * np.where(zero3, owned, whole)
+    critics = workload.roles.trained - 1
+    critic = np.where(
+        zero3, (kept.shard if framework.sharded_master else weight_bytes) * owned, weight_bytes * whole
+    )
     optimizer = (kept.moments + master) * owned
     if kept.tables:
         optimizer = optimizer + kept.tables * parameters.tables / sharing_ranks(batch, framework)[0][:, None]
@@ -135,9 +140,9 @@ def model_states(
     here = weight_bytes * (shards + gathered if framework.sharded_master else np.minimum(whole, shards + gathered))
     leaves = may & gradients_leave(batch, framework.optimizer_offload)[:, None]
     return ModelStates(
-        weights=np.where(zero3, sharded, weight_bytes * whole) + reference,
-        gradients=gradient_bytes * summed,
-        optimizer=optimizer,
+        weights=np.where(zero3, sharded, weight_bytes * whole) + reference + critics * critic,
+        gradients=(1 + critics) * gradient_bytes * summed,
+        optimizer=(1 + critics) * optimizer,
         owned=owned,
         offloaded=HostStates(
             weights=np.where(may & zero3, sharded - here, 0.0),

@@ -188,7 +188,7 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     micro_batches = workload.global_batch / (batch.data * batch.micro_batch)
     pipelined = stages > 1 and workload.adapters is None
     waiting = deferred_products(calibration.framework, architecture, micro_batches, pipelined=pipelined)
-    passes = 1.0 + workload.method.more_passes
+    passes = 1.0 + workload.roles.passes(workload.method)
     once = _chunks(
         ends,
         architecture,

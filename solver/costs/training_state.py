@@ -249,10 +249,11 @@ def bytes_per_parameter(workload: TrainingWorkload, sharding: Sharding) -> tuple
     model's weight counts with the trained one's.
     """
     width, kept = WEIGHT_BYTES.get(workload.precision, 2.0), state_bytes(workload)
-    reference = width * (workload.method.has_reference and workload.adapters is None)
+    reference = width * workload.roles.frozen(workload.method) * (workload.adapters is None)
+    trained = workload.roles.trained
     if sharding is Sharding.PARAMETERS and workload.framework.sharded_master:
-        return kept.shard + reference, kept.moments
-    return width + reference, kept.moments + kept.master
+        return trained * kept.shard + reference, trained * kept.moments
+    return trained * width + reference, trained * (kept.moments + kept.master)
 
 
 def least_rank_bytes(

@@ -97,7 +97,7 @@ def floors_s(problem: PlanningProblem, gpu: GpuKind, gpus: IntArray, gpus_per_no
         routed = part.routed_experts * min(1.0, calibration.expert_imbalance)
         per_token += layers * (part.attention_projections + part.dense_mlp + part.shared_experts + routed)
     rate = processor(gpu, workload.precision, calibration).matmul_flops * max(1.0, calibration.grouped_share)
-    products = 1 + BACKWARD_TO_FORWARD + workload.method.more_passes - (workload.adapters is not None)
+    products = 1 + BACKWARD_TO_FORWARD + workload.roles.passes(workload.method) - (workload.adapters is not None)
     flops = products * per_token * least_step_tokens(workload)
     return np.asarray(straggling(gpus / gpus_per_node, calibration) * flops / (rate * gpus))
 

@@ -36,7 +36,7 @@ def least_training_s(problem: ReinforcementProblem) -> dict[int, float]:
     looked_at = {option.nodes for option in options}
     between = [(nodes, floor) for nodes, floor in _floors_s(problem) if options and nodes not in looked_at]
     return {
-        option.nodes: problem.workload.updates
+        option.nodes: problem.workload.optimizer_steps
         * min([option.bound_step_s, *(floor for nodes, floor in between if nodes < option.nodes)])
         for option in options
     }

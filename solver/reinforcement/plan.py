@@ -242,14 +242,14 @@ def _planned(work: _Work, split: Split) -> Split:
     weights = resharding(problem, training) if is_shared else broadcast(problem, training, serving)
     parts = StepParts(
         rollout_s=rollout.finish_s,
-        training_s=problem.workload.updates * training.time.step_s,
+        training_s=problem.workload.optimizer_steps * training.time.step_s,
         weights_s=weights.seconds,
         offload_s=0.0 if memory is None else offload_s(problem, training, memory),
         is_overlapped=problem.workload.staleness > 0 and not is_shared,
     )
     assert split.bound_s is not None  # both parts fit
     assert split.training_bound_s is not None  # likewise
-    training_s = max(split.training_bound_s, problem.workload.updates * training.certificate.bound)
+    training_s = max(split.training_bound_s, problem.workload.optimizer_steps * training.certificate.bound)
     known = replace(split, training_bound_s=training_s)
     bound_s = split.bound_s + _together_s(work, known) - _together_s(work, split)
     known = replace(known, bound_s=min(bound_s, parts.step_s), end=SplitEnd.SLOWER, parts=parts)

@@ -13,7 +13,8 @@ from cluster_models.training.frameworks import framework
 from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.mixed_lengths import MixedLengths, Packing
 from cluster_models.training.model_work import workload_flops_per_token
-from cluster_models.training.workload import Recompute, Sharding, TrainingWorkload
+from cluster_models.training.roles import Roles
+from cluster_models.training.workload import Offload, Recompute, Sharding, TrainingWorkload
 from solver.candidates import SHARDING_CODES
 from solver.check import check_plan
 from solver.costs.training_state import bytes_per_parameter
@@ -125,3 +126,50 @@ def test_a_policy_runs_forward_before_it_is_updated(method: TrainingMethod, more
     )
     found = planned(asked, EXACT)
     assert check_plan(found, asked) == ()
+
+
+PPO = Roles(critic=True, reward_model=True, epochs=3)
+
+
+def test_the_mean_step_of_ppo_adds_up_to_all_of_its_passes() -> None:
+    """Passes of a batch as pipelines of their own: four forward alone, then three epochs of policy and critic."""
+    pipeline, count, method = 4, 12, TrainingMethod.POLICY_REFERENCE
+
+    def ends_s(forward_s: float, backward_s: float) -> float:
+        ends = event_ends(
+            pipeline, 1, count, lambda kind, _: backward_s if kind == "B" else forward_s, lambda *_: 0.0
+        )
+        return float(max(ends.values()))
+
+    forward_alone = count + pipeline - 1.0
+    assert (PPO.steps, PPO.passes(method)) == (6, 4 / 6)
+    whole = 4 * forward_alone + 6 * ends_s(1.0, 2.0)
+    assert PPO.steps * ends_s(1.0 + PPO.passes(method), 2.0) == pytest.approx(whole)
+    assert Roles().passes(method) == method.more_passes
+
+
+@pytest.mark.parametrize("sharding", [Sharding.OPTIMIZER, Sharding.PARAMETERS])
+def test_a_critic_has_all_that_the_policy_has_and_a_reward_model_weights(sharding: Sharding) -> None:
+    """Weights, gradients and states twice; activations once, for both are trained in turns."""
+    bridge = replace(PLAIN, framework=framework("megatron-bridge-26.02"), method=TrainingMethod.POLICY)
+    row = candidates({"tensor": 8, "data": 8, "micro_batch": 1, "sharding": SHARDING_CODES.index(sharding)})
+    one, critic, both = (memory(row, workload=replace(bridge, roles=each)) for each in (Roles(), Roles(True), PPO))
+    assert critic.optimizer_bytes == pytest.approx(2.0 * one.optimizer_bytes, rel=0.05)
+    assert critic.gradients_bytes == pytest.approx(2.0 * one.gradients_bytes)
+    ranks = 8 if sharding is Sharding.PARAMETERS else 1
+    weights = 2.0 * LLAMA_70B.parameters() / 8 / ranks
+    for more, less in ((critic, one), (both, critic)):
+        assert more.weights_bytes - less.weights_bytes == pytest.approx(np.array([[weights]]), rel=0.01)
+    assert both.activations_bytes == pytest.approx(one.activations_bytes)
+
+
+def test_roles_are_of_whole_policies_alone() -> None:
+    """Named at their field, beside next tokens, adapters and states that leave the GPUs."""
+    bridge = replace(PLAIN, framework=framework("megatron-bridge-26.02"), method=TrainingMethod.POLICY)
+    for changes in (
+        {"method": TrainingMethod.LIKELIHOOD},
+        {"offload": (Offload.NONE, Offload.OPTIMIZER)},
+        {"roles": Roles(epochs=0)},
+    ):
+        with pytest.raises(InvalidWorkload, match=r"workload\.roles"):
+            replace(bridge, **{"roles": PPO} | changes)

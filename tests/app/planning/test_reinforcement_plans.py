@@ -35,6 +35,8 @@ from cluster_models.reinforcement.plan import (
     SplitEnd,
 )
 from cluster_models.reinforcement.workload import Arrangement
+from cluster_models.serving.workload import Speculation
+from cluster_models.training.roles import Roles
 from cluster_models.training.run_settings import RunSettings
 from solver.problem import SearchOptions
 from tests.app.api_client import API, cluster_body, ended, running
@@ -154,6 +156,34 @@ def test_verl_is_told_what_was_planned(answer: dict[str, Any]) -> None:
     assert "# not expressed: settings of Megatron-Core that were chosen (overlap tensor on)" in said
 
 
+def test_drafts_of_the_rollout_are_written_or_named(found: ReinforcementPlan) -> None:
+    """As keys where the policy predicts several tokens, else as what has no key."""
+    rollout = replace(found.workload.rollout, speculation=Speculation(2, 1.5))
+    plan = replace(found, workload=replace(found.workload, rollout=rollout))
+    assert "# not expressed: speculation of 2 tokens" in render_verl(plan)
+    several = replace(plan, architecture=replace(plan.architecture, prediction_layers=1))
+    assert settings_of(several)["actor_rollout_ref.model.mtp.num_speculative_tokens"] == 2
+    assert "speculation" not in render_verl(several)
+
+
+def test_critic_and_reward_model_are_cut_as_the_policy(found: ReinforcementPlan) -> None:
+    """PPO in veRL's keys, every one of which its configuration has; the answer says the roles again."""
+    roles, training = Roles(critic=True, reward_model=True, epochs=3), found.workload.training
+    workload = replace(found.workload, training=replace(training, roles=roles))
+    plan = replace(found, workload=workload)
+    settings, tensor = settings_of(plan), plan.training.configuration.degrees.tensor
+    assert (settings["algorithm.adv_estimator"], settings["actor_rollout_ref.actor.ppo_epochs"]) == ("gae", 3)
+    assert settings["critic.enable"] is settings["reward_model.enable"] is True
+    for role in ("critic", "reward_model"):
+        assert settings[f"{role}.megatron.tensor_model_parallel_size"] == tensor
+    assert 'critic.model.path="$CRITIC_MODEL_PATH"' in render_verl(plan)
+    assert "2 updates in 3 epochs of policy and critic, beside a reward model, each" in " ".join(
+        list(step_rows(plan))[1]
+    )
+    document = ReinforcementWorkloadDocument.from_value(workload, small_architecture())
+    assert document.to_value().training.roles == roles
+
+
 def test_verl_refuses_what_it_cannot_do(answer: dict[str, Any]) -> None:
     """Nodes apart in turns, and trainers that are not on Megatron-Core."""
     apart = answer["result"] | {
@@ -198,6 +228,8 @@ def test_the_form_asks_for_one(client: TestClient) -> None:
     [
         ({"samples_per_prompt": 0}, "workload.samples_per_prompt"),
         ({"updates": 3}, "workload.updates"),
+        ({"roles": {"epochs": 0}}, "workload.roles.epochs"),
+        ({"roles": {"critic": True}, "training": {"offload": ["optimizer"]}}, "workload.roles"),
         ({"rollout": {"engine": "no such"}}, "workload.rollout.engine"),
         ({"rollout": {"pinned": {"tensor": 64}}}, "workload.rollout.pinned"),
         ({"training": {"framework": "no such"}}, "workload.training.framework"),

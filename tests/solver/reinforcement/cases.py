@@ -21,7 +21,7 @@ QUICK = SearchOptions(gap=0.0, time_limit_s=60.0, alternatives=0)
 
 def workload(
     *,
-    prompts: int = 16,
+    prompts: int = 4,
     samples: int = 4,
     updates: int = 2,
     arrangements: tuple[Arrangement, ...] = tuple(Arrangement),
@@ -31,7 +31,7 @@ def workload(
     avoid_nodes: tuple[str, ...] = (),
     **training: Any,
 ) -> ReinforcementWorkload:
-    """Sixteen prompts of four samples; an update has no recomputation and shards the optimizer."""
+    """Four prompts of four samples; an update has no recomputation and shards the optimizer."""
     update = update_of(
         PROMPTS,
         responses,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from cluster_models.serving.requests import Lengths
-from cluster_models.serving.workload import Worker
+from cluster_models.serving.workload import Speculation, Worker
 from solver.reinforcement.parts import served_policy
 from solver.reinforcement.rollout import Batch, drawn_batch, rollout_floors
 from solver.serving.simulation import simulate_trace
@@ -32,9 +34,16 @@ def test_a_batch_has_every_length_as_often_as_its_share_says() -> None:
     assert (batch.prompts.reshape(20, 3) == batch.prompts[::3, None]).all()
 
 
-def test_a_closed_batch_ends_when_its_steps_add_up() -> None:
-    """One replica that holds all: a prefill, then a decode step for each token, of those that still run."""
+@pytest.mark.parametrize("drafts", [None, Speculation(3, 2.0)])
+def test_a_closed_batch_ends_when_its_steps_add_up(drafts: Speculation | None) -> None:
+    """One replica that holds all: a prefill, then a decode step for each token, of those that still run.
+
+    With drafts a step is one that verifies them, for the tokens that stay.
+    """
     asked = problem(1, responses=Lengths((40.0, 90.0, 333.0), (0.5, 0.3, 0.2)))
+    asked = replace(
+        asked, workload=replace(asked.workload, rollout=replace(asked.workload.rollout, speculation=drafts))
+    )
     batch = drawn_batch(asked.workload)
     floors = rollout_floors(asked, served_policy(asked), batch)
     fast = next(each for each in floors.fast if each.worker == Worker(2))
@@ -44,7 +53,7 @@ def test_a_closed_batch_ends_when_its_steps_add_up() -> None:
     held = float((outputs * (inputs + outputs / 2.0)).sum() / outputs.sum())
     tables = step_tables(fast.arrays, fast.rates, context=held, longest=float(inputs.max()))
     expected = tables.prefill(list(zip(trace.cached_tokens, trace.input_tokens, strict=True)))
-    for token in range(int(outputs.max()) - 1):
+    for token in range(0, int(outputs.max()) - 1, 1 if drafts is None else 3):
         running = outputs - 1.0 > token
         expected += tables.decode(int(running.sum()), float((inputs + token)[running].mean()))
     assert found == pytest.approx(expected + float(fast.rates.request_s[0]), rel=0.01)

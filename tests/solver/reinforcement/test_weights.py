@@ -25,7 +25,7 @@ def trained(asked: ReinforcementProblem) -> Plan:
 
 def test_a_copy_inside_a_node_crosses_no_network() -> None:
     """Two tensor ranks gather half of the weights each from the other."""
-    asked = trained_with(problem(2), tensor=2, pipeline=1)
+    asked = trained_with(problem(2, prompts=16), tensor=2, pipeline=1)
     found = trained(asked)
     assert found.configuration.degrees == Degrees(tensor=2, data=2)
     move = resharding(asked, found)
