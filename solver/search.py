@@ -36,6 +36,7 @@ from solver.degrees.survival_rules import surviving
 from solver.ilp import OPTIMALITY_TOLERANCE
 from solver.placement.cluster_fabrics import fabrics, mixed_fabrics
 from solver.placement.fabric import Fabric
+from solver.power_caps import plan_with_caps
 from solver.problem import FINISH_S, IsCancelled, OnDraft, OnProgress, PlanningProblem, SearchOptions
 from solver.refine import LEVELS, place, refine
 from solver.reports import Reports
@@ -130,6 +131,12 @@ def plan(
     Raises ``InvalidInput`` where the workload contradicts the model or the cluster.  A cancelled search returns
     the best plan so far, with a certificate that says so.
     """
+    if problem.workload.choose_power_caps:
+
+        def search_one(asked: PlanningProblem, given: SearchOptions, draft: OnDraft | None) -> Plan | NoPlan:
+            return plan(asked, given, on_progress=on_progress, on_draft=draft, is_cancelled=is_cancelled)
+
+        return plan_with_caps(problem, options, search_one, on_draft, is_cancelled or (lambda: False))
     reports = Reports(surviving(problem), options, on_progress)
     if on_draft is not None:
         reports.on_draft = lambda draft: on_draft(plan_with_losses(draft, problem))

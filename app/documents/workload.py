@@ -240,6 +240,11 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
         description="Power cap of GPUs whose board has more (nvidia-smi -pl); absent: none.",
         examples=[None],
     )
+    choose_power_caps: bool = Field(
+        _DEFAULT.choose_power_caps,
+        description="In plans: whether the search may cap all GPUs, at 85, 70 or 60 % of their board's power.",
+        examples=[False],
+    )
     avoid_nodes: list[Text] = Field(
         default_factory=list,
         max_length=MOST_NODES,

@@ -93,6 +93,10 @@ class GpuKind:
         """Whether FlashAttention runs on it: it needs Ampere or newer (its README), the first with BF16."""
         return Precision.BF16 in self.peak_flops
 
+    def clock_flops(self, precision: Precision) -> float:
+        """Peak at the highest clock, FLOP/s, which no power cap lowers."""
+        return self.peak_flops[precision]
+
     def in_domains_of(self, gpus: int) -> GpuKind:
         """The kind in NVLink domains of ``gpus``: boards of four have no switch; a peer has a third of the links.
 

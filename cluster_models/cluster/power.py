@@ -12,14 +12,16 @@ from __future__ import annotations
 import tomllib
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import resources
 from typing import Final
 
-from cluster_models.cluster.gpus import GpuKind
+from cluster_models.cluster.gpus import GpuKind, Precision
 from cluster_models.errors import InvalidWorkload
 
+CAP_SHARES: Final = (0.85, 0.7, 0.6)
+"""Caps that planners choose from, as shares of the board's power; below them rates fall faster than power."""
 LEAST_SHARE: Final = 0.5
 """The lowest cap priced, as a share of the board's power: below it measured GPUs differ by more than half."""
 MEMORY_LOSS: Final = 2.2
@@ -92,6 +94,17 @@ def power_curve(kind: str) -> PowerCurve:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class CappedKind(GpuKind):
+    """A kind under a power cap: ``peak_flops`` are lowered as much as what it sustains, ``rated_flops`` are not."""
+
+    rated_flops: dict[Precision, float] = field(default_factory=dict, hash=False)
+
+    def clock_flops(self, precision: Precision) -> float:
+        """Peak without the cap: work that draws little power keeps its clock."""
+        return self.rated_flops[precision]
+
+
 def capped(gpu: GpuKind, cap_watts: float | None) -> GpuKind:
     """The kind as fast as under a power cap, which is then its power; as it is where the cap does not bind.
 
@@ -108,12 +121,13 @@ def capped(gpu: GpuKind, cap_watts: float | None) -> GpuKind:
         )
     curve, cap = power_curve(gpu.name), cap_watts / gpu.power_watts
     compute = curve.compute_share(cap)
-    return replace(
-        gpu,
-        power_watts=cap_watts,
-        peak_flops={precision: compute * flops for precision, flops in gpu.peak_flops.items()},
-        memory_bytes_per_s=curve.memory_share(cap) * gpu.memory_bytes_per_s,
-    )
+    own = {each.name: getattr(gpu, each.name) for each in fields(GpuKind)}
+    lowered = {
+        "power_watts": cap_watts,
+        "peak_flops": {precision: compute * flops for precision, flops in gpu.peak_flops.items()},
+        "memory_bytes_per_s": curve.memory_share(cap) * gpu.memory_bytes_per_s,
+    }
+    return CappedKind(**own | lowered, rated_flops=gpu.peak_flops)
 
 
 def interpolated(at: float, xs: Sequence[float], ys: Sequence[float]) -> float:

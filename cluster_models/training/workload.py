@@ -155,7 +155,7 @@ class TrainingWorkload:
     model is off by on most published peaks (docs/cost_model.md).  ``link_bandwidth`` says how careful the plan
     is about links (docs/robustness.md).
     ``max_power_watts`` limits the power of the GPUs used: that of the data sheet, or ``gpu_power_cap_watts`` where
-    boards have more.
+    boards have more; with ``choose_power_caps`` the search gives one to all of them, or none.
     ``choice``: which of the plans that predictions cannot tell apart is taken.
     ``survive``: by label, how many of its places may be lost together with every part of the training state still
     alive (docs/resilience.md).  ``memory_checkpoint``: the newest checkpoint of each node also lies in the memory
@@ -186,6 +186,7 @@ class TrainingWorkload:
     max_gpus: int | None = None
     max_power_watts: float | None = None
     gpu_power_cap_watts: float | None = None
+    choose_power_caps: bool = False
     avoid_nodes: tuple[str, ...] = ()
     objective: Objective = Objective.STEP_TIME
     link_bandwidth: LinkBandwidth = LinkBandwidth.MEDIAN
@@ -223,6 +224,10 @@ class TrainingWorkload:
             watts = getattr(self, name)
             if watts is not None and not 0 < watts < math.inf:
                 raise InvalidWorkload(f"workload.{name}", watts, "must be above 0")
+
+        if self.choose_power_caps and self.gpu_power_cap_watts is not None:
+            cap, problem = self.gpu_power_cap_watts, "stands beside choose_power_caps"
+            raise InvalidWorkload("workload.gpu_power_cap_watts", cap, problem, "leave one of them out")
 
     def most_gpus(self, watts: float) -> float:
         """GPUs of ``watts`` each that may be used at most, to rounding of sums; infinity without a limit."""

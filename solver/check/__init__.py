@@ -6,6 +6,8 @@ vocabulary (``cluster_models`` and ``solver.problem``) is shared; a test holds t
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cluster_models.training.plan import Plan
 from solver.check.certificate import certificate_violations
 from solver.check.configuration import configuration_violations, layer_violations
@@ -26,7 +28,14 @@ __all__ = ["check_plan"]
 
 
 def check_plan(plan: Plan, problem: PlanningProblem) -> tuple[str, ...]:
-    """Every rule that ``plan`` breaks as an answer to ``problem``, one sentence each; empty when sound."""
+    """Every rule that ``plan`` breaks as an answer to ``problem``, one sentence each; empty when sound.
+
+    A power cap that was chosen is that of the plan's own workload.
+    """
+    if problem.workload.choose_power_caps and plan.workload is not None:
+        cap = plan.workload.gpu_power_cap_watts
+        workload = replace(problem.workload, gpu_power_cap_watts=cap, choose_power_caps=False)
+        problem = replace(problem, workload=workload)
     return (
         *configuration_violations(plan.configuration, problem),
         *layer_violations(plan.configuration, problem),

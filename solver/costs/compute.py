@@ -109,10 +109,11 @@ def processor(
     eight = precision is Precision.FP8
     if eight and scaling is Float8Scaling.ROW:
         share = share * _ROW_SHARE
+    unthrottled = gpu.clock_flops(precision) * _unthrottled(calibration.kernel_share)
     half = gpu.peak_flops.get(Precision.BF16) or gpu.peak_flops.get(Precision.FP16) or peak
     return Processor(
-        matmul_flops=peak * _kept(gpu.achievable_fraction * share, calibration.kernel_share),
-        unthrottled_flops=peak * _unthrottled(calibration.kernel_share),
+        matmul_flops=np.minimum(peak * gpu.achievable_fraction * share * calibration.kernel_share, unthrottled),
+        unthrottled_flops=unthrottled,
         peak_flops=half,
         memory_bytes_per_s=gpu.memory_bytes_per_s * calibration.memory_share,
         calibration=calibration,
@@ -126,19 +127,13 @@ def processor(
     )
 
 
-def _kept(sustained: float, kernel_share: float) -> float:
-    """Share of peak of products in kernels that keep ``kernel_share`` of the ``sustained`` share.
+def _unthrottled(kernel_share: float) -> float:
+    """Share of peak of products in kernels that keep ``kernel_share`` where the clock is at its end.
 
     Kernels whose multiprocessors are busy for a share u of the time draw u of the dynamic power, so that a power
     limit that holds a busy GPU at the clock f lets theirs rise to f u^(-1/2.5), as far as it goes: they keep
-    u^(3/5), and where the clock is at its end u alone.
+    u^(3/5) of what the GPU sustains, and where the clock is at its end u alone, under a power cap as without.
     """
-    kept: float = np.minimum(sustained * kernel_share, _unthrottled(kernel_share))
-    return kept
-
-
-def _unthrottled(kernel_share: float) -> float:
-    """Share of peak of products in kernels that keep ``kernel_share`` where the clock is at its end."""
     busy: float = kernel_share ** (CLOCK_POWER / (CLOCK_POWER - 1.0))
     return UNTHROTTLED_SHARE * busy
 

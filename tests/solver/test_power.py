@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from cluster_models.cluster.power import power_curve
+from cluster_models.cluster.catalogue import gpu_kind
+from cluster_models.cluster.gpus import Precision
+from cluster_models.cluster.power import capped, power_curve
 from cluster_models.errors import InvalidWorkload
 from cluster_models.links.model import effective_links
+from cluster_models.training.frameworks import framework
 from cluster_models.training.workload import Objective
 from solver.check import check_plan
+from solver.costs.calibration import calibration_of
+from solver.costs.compute import processor
 from solver.degrees.priced import mixed_prices, price_candidates
 from solver.fitting.plan_runs import run_of_plan
 from solver.placement.cluster_fabrics import mixed_fabrics
+from solver.power_caps import caps_of
 from solver.predict import predict
 from tests.cluster_models.clusters import host
 from tests.solver.problems import fabrics_of, nodes, planned, problem
@@ -40,10 +47,10 @@ def test_a_limit_of_power_is_one_of_gpus() -> None:
     few = planned(problem(nodes(2, gpus=2), max_power_watts=1500.0))
     assert few.configuration.degrees.gpus == 2
     asked = problem(nodes(2, gpus=2), max_power_watts=1500.0, gpu_power_cap_watts=375.0)
-    capped = planned(asked)
-    assert capped.configuration.degrees.gpus == 4
+    four = planned(asked)
+    assert four.configuration.degrees.gpus == 4
     over = replace(asked, workload=replace(asked.workload, max_power_watts=1400.0))
-    assert any("1500 W but the workload allows 1400 W" in line for line in check_plan(capped, over))
+    assert any("1500 W but the workload allows 1400 W" in line for line in check_plan(four, over))
 
 
 def test_as_many_gpus_as_the_power_is_for_may_be_used() -> None:
@@ -89,12 +96,59 @@ def test_a_capped_step_is_as_slow_as_the_curve_says() -> None:
     assert [run_of_plan(each, cluster, name="it").gpu.power_watts for each in (usual, slow)] == [700.0, 490.0]
 
 
+@pytest.mark.parametrize(
+    "asked", [{"objective": Objective.ENERGY}, {"max_power_watts": 1700.0}, {"max_power_watts": 650.0}]
+)
+def test_a_cap_that_is_chosen_is_the_best_of_all(asked: dict[str, Any]) -> None:
+    """Each cap planned by itself; the bound is below all of them.  No board has 650 W without a cap."""
+    hosts, pinned = nodes(1, gpus=4), {"tensor": 1, "pipeline": 1}
+    free = problem(hosts, choose_power_caps=True, pinned=pinned, **asked)
+    found, caps = planned(free), (None, 595.0, 490.0, 420.0)
+    possible = caps[1:] if asked.get("max_power_watts") == 650.0 else caps
+    one_by_one = [planned(problem(hosts, gpu_power_cap_watts=cap, pinned=pinned, **asked)) for cap in possible]
+    best = min(one_by_one, key=lambda each: each.certificate.objective)
+    assert found.certificate.objective == best.certificate.objective
+    assert found.workload == best.workload
+    assert found.workload is not None
+    assert found.workload.gpu_power_cap_watts is not None
+    assert found.certificate.bound <= min(each.certificate.bound for each in one_by_one) * (1 + 1e-9)
+    assert check_plan(found, free) == ()
+    assert check_plan(replace(found, workload=replace(found.workload, gpu_power_cap_watts=None)), free)
+
+
+def test_no_cap_is_chosen_without_a_reason() -> None:
+    """Where neither power is limited nor energy the objective; caps that some board cannot have are left out."""
+    asked = problem(nodes(1), choose_power_caps=True)
+    assert caps_of(asked) == (None,)
+    limited = replace(asked, workload=replace(asked.workload, max_power_watts=900.0))
+    assert caps_of(limited) == (None, 595.0, 490.0, 420.0)
+    both = (*nodes(1), host("b0", gpu="B200-SXM-180GB", gpus=2, cards=2))
+    assert caps_of(problem(both, choose_power_caps=True, max_power_watts=9e3)) == (None, 850.0, 700.0, 600.0, 595.0)
+
+
+def test_a_cap_slows_no_kernel_that_power_does_not_throttle() -> None:
+    """Old kernels on an H20 are at the end of their clock: a cap is felt where it sustains less than they need."""
+    gpu, framework_ = gpu_kind("H20-96GB", field="gpu_kind"), framework("deepspeed-0.3")
+    calibration = calibration_of(gpu, framework_)
+    usual = processor(gpu, Precision.BF16, calibration)
+    assert usual.matmul_flops == usual.unthrottled_flops
+    for cap in (0.9, 0.7, 0.6):
+        slow = processor(capped(gpu, cap * gpu.power_watts), Precision.BF16, calibration)
+        share = power_curve(gpu.name).compute_share(cap)
+        sustained = gpu.peak_flops[Precision.BF16] * gpu.achievable_fraction * calibration.sustained_share
+        limited = share * sustained * calibration.kernel_share
+        assert slow.matmul_flops == pytest.approx(min(usual.matmul_flops, limited))
+        assert slow.matmul_flops > share * usual.matmul_flops
+
+
 def test_caps_that_no_measurement_reaches_are_refused() -> None:
     """With the least that can be priced."""
     with pytest.raises(InvalidWorkload, match=r"gpu_power_cap_watts.*give at least 350"):
         planned(problem(nodes(1), gpu_power_cap_watts=300.0))
     with pytest.raises(InvalidWorkload, match=r"gpu_power_cap_watts.*give at least 350"):
         predict(problem(nodes(1), gpu_power_cap_watts=300.0), planned(problem(nodes(1))).configuration)
+    with pytest.raises(InvalidWorkload, match="beside choose_power_caps"):
+        problem(nodes(1), gpu_power_cap_watts=500.0, choose_power_caps=True)
     with pytest.raises(InvalidWorkload, match=r"max_power_watts.*above 0"):
         problem(nodes(1), max_power_watts=0.0)
     with pytest.raises(InvalidWorkload, match=r"max_power_watts.*less than the 700 W of one GPU.*at least 700"):

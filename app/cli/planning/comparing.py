@@ -169,6 +169,8 @@ def _on_problem(plan: Plan, problem: PlanningProblem, path: str) -> Plan:
     """``plan`` as it is, or priced again where it was made for another cluster, workload or calibration."""
     made_from, source = plan.provenance, "" if problem.fitted is None else problem.fitted.source
     asked = problem.workload if plan.workload is None else replace(problem.workload, choice=plan.workload.choice)
+    if asked.choose_power_caps and plan.workload is not None:
+        asked = replace(asked, gpu_power_cap_watts=plan.workload.gpu_power_cap_watts, choose_power_caps=False)
     unlike = {
         "cluster": made_from.snapshot_id != problem.snapshot.id,
         "workload": plan.workload != asked,  # which of plans as good was taken changes no price

@@ -204,6 +204,7 @@ WARNINGS: Final[Mapping[str, Words]] = {
 }
 
 LIMITS: Final[Mapping[str, Words]] = {
+    "limit_power_caps": "all GPUs have one power cap, of these: {caps}",
     "limit_rules_kept": "plans keep the rules of workload.placement",
     "limit_layers_filled": "layers are spread over stages as {framework} fills them",
     "limit_layers_by_rule": "layers are spread over stages by rule, at least one to each",

@@ -24,6 +24,7 @@ from cluster_models.model.architecture import Architecture
 from cluster_models.routing.counts import ExpertLoads
 from solver.degrees.legality import check_workload
 from solver.placement.cluster_fabrics import fabrics
+from solver.power_caps import under_least_cap
 from solver.problem import PlanningProblem, SearchOptions
 
 
@@ -76,6 +77,7 @@ def check_problem(problem: PlanningProblem) -> None:
     if unknown:
         raise InvalidDocument(unknown)
     links = effective_links(problem.snapshot)
+    problem = under_least_cap(problem)
     check_workload(problem, fabrics(problem.snapshot, problem.workload, links))
 
 

@@ -116,6 +116,7 @@ _LABELS: Final = {
     "max_gpus": "GPUs to use at most",
     "max_power_watts": "Power at most, W",
     "gpu_power_cap_watts": "Power cap of each GPU, W",
+    "choose_power_caps": "Power caps",
     "sequence_parallel": "Sequence parallelism",
     "gradient_precision": "Gradients",
     "framework_settings.sharding_ranks": "Data ranks that share out optimizer states",

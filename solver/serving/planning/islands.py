@@ -8,20 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Final
 
 import numpy as np
 
 from cluster_models.cluster.gpus import GpuKind
+from cluster_models.cluster.power import CAP_SHARES
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.cluster.topology import Node
 from cluster_models.links.model import BoolArray, LinkModel, effective_links
 from cluster_models.serving.goal import ServingGoal
 from solver.serving.cluster_links import MESSAGE_BYTES, usable_nodes
 from solver.serving.loads import FloatArray
-
-CAP_SHARES: Final = (0.85, 0.7, 0.6)
-"""Caps that a search chooses from, as shares of the board's power; below them rates fall faster than power."""
 
 
 @dataclass(frozen=True, slots=True)
