@@ -47,6 +47,7 @@ RECOMPUTED: Final = "--recompute-num-layers"
 MODULES: Final = "--recompute-modules"
 OFFLOAD: Final = "--optimizer-cpu-offload"
 OFFLOADED: Final = "--optimizer-offload-fraction"
+INSTANCES: Final = "--num-distributed-optimizer-instances"
 WAITING: Final = "--cpu-offloading-num-layers"
 _SWITCHES: Final = {
     FreeSetting.OVERLAP_TENSOR: ("--tp-comm-overlap",),
@@ -137,7 +138,8 @@ def read_launch(text: str, *, layers: int, gpus: int, free: Collection[FreeSetti
             ),
             micro_batch_sequences=given.number(MICRO_BATCH, 1),
             **_recomputation(given, rows),
-            sharding=_sharding(given),
+            sharding=(sharding := _sharding(given)),
+            sharding_ranks=_sharing(given, world // (tensor * pipeline)) * (sharding is Sharding.OPTIMIZER),
             optimizer_offload_percent=_offload(given),
             offloaded_layers=given.number(WAITING, 0),
             **_exchange(given, context),
@@ -151,6 +153,14 @@ def read_launch(text: str, *, layers: int, gpus: int, free: Collection[FreeSetti
         micro_batch_group=given.number(GROUP, pipeline),
         settings=_run_settings(given, free),
     )
+
+
+def _sharing(given: _Flags, ranks: int) -> int:
+    """Data ranks that share out optimizer states where several instances are told; 0: as many as there are."""
+    instances = given.number(INSTANCES, 1)
+    if ranks % max(instances, 1):
+        raise InvalidConfiguration(INSTANCES, instances, f"does not divide {ranks} data and context ranks")
+    return ranks // instances if instances > 1 else 0
 
 
 def _exchange(given: _Flags, context: int) -> dict[str, Any]:
@@ -174,7 +184,8 @@ def _exchange(given: _Flags, context: int) -> dict[str, Any]:
 
 def _run_settings(given: _Flags, free: Collection[FreeSetting]) -> RunSettings:
     """Settings that are ``free``; unsaid they are off in Megatron-LM, and in NeMo as the recipe has them."""
-    said = (each for each in free if not given.is_nemo or any(map(given.is_told, _SWITCHES[each])))
+    switches = (each for each in free if each in _SWITCHES)
+    said = (each for each in switches if not given.is_nemo or any(map(given.is_told, _SWITCHES[each])))
     found: dict[str, Any] = {}
     for each in said:
         match each:

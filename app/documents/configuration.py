@@ -83,8 +83,8 @@ class ConfigurationDocument(ValueDocument[Configuration]):
     )
     sharding_ranks: WholeNumber = Field(
         0,
-        description="Data ranks, context ranks included, of a group inside which parameters are sharded (HSDP); "
-        "0 = all of them.",
+        description="Data ranks, context ranks included, of a group inside which parameters (HSDP) or optimizer "
+        "states are sharded; 0 = all of them, or of states as many as the framework is told.",
         examples=[0],
     )
     optimizer_offload_percent: Annotated[WholeNumber, Field(le=WHOLE_OFFLOAD), Holds("optimizer_offload")] = Field(

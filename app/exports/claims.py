@@ -12,7 +12,7 @@ from cluster_models.model.layer_kinds import Mixer
 from cluster_models.model.patterns import blocks_of
 from cluster_models.training.adapters import Adapters
 from cluster_models.training.expert_slots import ExpertSlots
-from cluster_models.training.optimizer_states import OptimizerStates, optimizer_instances
+from cluster_models.training.optimizer_states import OptimizerStates
 from cluster_models.training.plan import Plan, RankOrder
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Sharding, TrainingWorkload
@@ -199,8 +199,7 @@ def _optimizer_copies(plan: Plan) -> int | None:
     """How often the states of the optimizer lie on the data ranks."""
     if plan.workload is None:
         return None
-    ranks = plan.configuration.degrees.data * plan.configuration.degrees.context
-    return optimizer_instances(ranks, plan.workload.framework.sharding_ranks)
+    return plan.configuration.optimizer_copies(plan.workload.framework.sharding_ranks)
 
 
 def expert_order(plan: Plan) -> ExpertOrder:

@@ -186,14 +186,16 @@ def refuse_adapters(target: str, launch: Launch) -> None:
         raise unsupported(target, "adapters", adapters.words, "it has no setting for them", remedy)
 
 
-def refuse_groups(target: str, launch: Launch) -> None:
-    """Raise ``InvalidConfiguration`` where a plan shards in groups and a target over all data ranks."""
-    if size := launch.configuration.sharding_ranks:
-        problem, remedy = (
-            "it shards parameters over all data ranks",
-            "pin sharding_ranks to 0, or export torchtitan",
-        )
-        raise unsupported(target, "sharding_ranks", size, problem, remedy)
+def refuse_groups(target: str, launch: Launch, *, of_states: bool = False) -> None:
+    """Raise ``InvalidConfiguration`` where a plan shards in groups and a target over all data ranks.
+
+    ``of_states``: it shares optimizer states out in groups.
+    """
+    size, sharding = launch.configuration.sharding_ranks, launch.configuration.sharding
+    if size and not (of_states and sharding is Sharding.OPTIMIZER):
+        other = "megatron" if sharding is Sharding.OPTIMIZER else "torchtitan"
+        remedy = f"pin sharding_ranks to 0, or export {other}"
+        raise unsupported(target, "sharding_ranks", size, f"it shards {sharding} over all data ranks", remedy)
 
 
 def refuse_gradients(target: str, launch: Launch) -> None:

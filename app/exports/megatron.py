@@ -49,7 +49,6 @@ from cluster_models.training.framework_choices import (
     Float8Scaling,
     Optimizer,
 )
-from cluster_models.training.optimizer_states import optimizer_instances
 from cluster_models.training.packing import in_words
 from cluster_models.training.plan import Configuration, Plan, RankOrder
 from cluster_models.training.workload import Sharding, TrainingWorkload
@@ -86,7 +85,7 @@ def megatron_arguments(launch: Launch) -> Arguments:
     refuse_schedule(release_name(release), launch)
     refuse_method(release_name(release), launch)
     refuse_adapters(release_name(release), launch)
-    refuse_groups(release_name(release), launch)
+    refuse_groups(release_name(release), launch, of_states=True)
     refuse_gradients(release_name(release), launch)
     refuse_optimizer(
         release_name(release), launch, takes=set(Optimizer) if release >= _MATRICES_SINCE else {Optimizer.SGD}
@@ -282,8 +281,7 @@ def _sharding(launch: Launch, release: int) -> list[Flag]:
 
 def _instances(launch: Launch) -> list[Flag]:
     """Copies of the optimizer's states, where a framework shares them out among a part of the data ranks only."""
-    ranks = launch.degrees.data * launch.degrees.context
-    copies = optimizer_instances(ranks, launch.workload.framework.sharding_ranks)
+    copies = launch.configuration.optimizer_copies(launch.workload.framework.sharding_ranks)
     said = [Flag("--num-distributed-optimizer-instances", copies, priced="copies of the optimizer's states")]
     return said * (copies > 1)
 

@@ -33,7 +33,6 @@ from app.exports.recomputation import recomputation_settings
 from cluster_models.cluster.gpus import Precision
 from cluster_models.training.adapters import MLP_MODULES
 from cluster_models.training.framework_choices import CudaGraphs, ExpertBalance, ExpertDispatch, Float8Scaling
-from cluster_models.training.optimizer_states import optimizer_instances
 from cluster_models.training.plan import RankOrder
 from cluster_models.training.workload import Sharding
 
@@ -67,7 +66,7 @@ def render_nemo(launch: Launch, options: Options) -> Files:  # noqa: ARG001 - th
     """
     refuse_schedule("Megatron-Bridge", launch)
     refuse_method("Megatron-Bridge", launch)
-    refuse_groups("Megatron-Bridge", launch)
+    refuse_groups("Megatron-Bridge", launch, of_states=True)
     refuse_gradients("Megatron-Bridge", launch)
     refuse_optimizer("Megatron-Bridge", launch)
     sharded = launch.configuration.sharding is Sharding.PARAMETERS
@@ -259,7 +258,7 @@ def _sharding(launch: Launch) -> dict[str, str]:
         "ddp.overlap_grad_reduce": _truth(framework.overlap_gradients),
         "ddp.overlap_param_gather": _truth(framework.overlap_parameters and sharding is not Sharding.NONE),
     }
-    copies = optimizer_instances(launch.degrees.data * launch.degrees.context, framework.sharding_ranks)
+    copies = launch.configuration.optimizer_copies(framework.sharding_ranks)
     if sharding is Sharding.OPTIMIZER and copies > 1:
         found["ddp.num_distributed_optimizer_instances"] = str(copies)
     if sharding is Sharding.PARAMETERS:

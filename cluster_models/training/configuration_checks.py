@@ -24,10 +24,9 @@ def check_configuration(configuration: Configuration) -> None:
             f"must divide the {ranks} data and context ranks into groups of whole context groups",
             "0 stands for all ranks",
         )
-    if group and configuration.sharding is not Sharding.PARAMETERS:
-        raise InvalidConfiguration(
-            "sharding_ranks", group, f"goes with sharding parameters, not {configuration.sharding}"
-        )
+    if group and configuration.sharding not in (Sharding.OPTIMIZER, Sharding.PARAMETERS):
+        problem = f"goes with sharding optimizer or parameters, not {configuration.sharding}"
+        raise InvalidConfiguration("sharding_ranks", group, problem)
     percent = configuration.optimizer_offload
     least = WHOLE_OFFLOAD * (configuration.offload_to_disks or configuration.offload_parameters)
     if not least <= percent <= WHOLE_OFFLOAD:

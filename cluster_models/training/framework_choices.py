@@ -63,6 +63,8 @@ class FreeSetting(StrEnum):
     EXPERT_OVERLAP = "expert_overlap"
     CUDA_GRAPHS = "cuda_graphs"
     EXPERT_DISPATCH = "expert_dispatch"
+    SHARDING_RANKS = "sharding_ranks"
+    """Searched as a size of the configuration, not as one of ``RunSettings``."""
 
 
 class AttentionKernels(StrEnum):

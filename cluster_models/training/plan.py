@@ -13,6 +13,7 @@ from cluster_models.training.expert_balance import ExpertBalance
 from cluster_models.training.expert_slots import ExpertSlots
 from cluster_models.training.failure_domains import FailureDomainLosses
 from cluster_models.training.framework_choices import ContextExchange
+from cluster_models.training.optimizer_states import optimizer_instances
 from cluster_models.training.rank_costs import StageMemory, StageTime, TimeBreakdown
 from cluster_models.training.recompute import recomputation_words
 from cluster_models.training.robustness import Robustness
@@ -86,7 +87,8 @@ class Configuration:
     ``micro_batch`` counts sequences.
     Selective recomputation runs ``recompute_modules`` again, without any the framework's own choice; full
     recomputation the first ``recompute_layers`` layers of each chunk, 0: all.
-    Parameters are sharded inside groups of ``sharding_ranks`` data ranks, context ranks included, 0: all of them.
+    Parameters, or optimizer states, are shared out in groups of ``sharding_ranks`` data ranks, context ranks among
+    them, 0: all of them, or as many as the framework is told.
     ``optimizer_offload`` percent of the optimizer states live in the nodes' memory, or ``offload_to_disks``, with
     ``offload_parameters`` shards of weights as well; between the passes activations of ``offloaded_layers`` layers.
     ``head_ranks`` context ranks exchange heads in a hierarchical exchange, else 0.  ``settings``: those chosen.
@@ -117,6 +119,11 @@ class Configuration:
     def offload_code(self) -> int:
         """Percent of the states in the nodes' memory, or the code of another place (``training.offload``)."""
         return self.optimizer_offload + WHOLE_OFFLOAD * (self.offload_to_disks + 2 * self.offload_parameters)
+
+    def optimizer_copies(self, most: int) -> int:
+        """Copies of optimizer states that ``most`` data ranks share out at most, 0: all of them."""
+        ranks = self.degrees.data * self.degrees.context
+        return ranks // self.sharding_ranks if self.sharding_ranks else optimizer_instances(ranks, most)
 
     @property
     def sharding_words(self) -> str:

@@ -26,6 +26,7 @@ VALUES: Final[Mapping[FreeSetting, tuple[Any, ...]]] = MappingProxyType(
 last takes the least memory."""
 SPEND_MEMORY: Final = frozenset({FreeSetting.OVERLAP_TENSOR, FreeSetting.CUDA_GRAPHS})
 """Settings that trade memory for time alone."""
+_INSTANCES_SINCE: Final = 10
 _OVERLAPS: Final = {
     FreeSetting.OVERLAP_TENSOR: Overlap.TENSOR,
     FreeSetting.EXPERT_OVERLAP: Overlap.EXPERTS,
@@ -87,6 +88,11 @@ def leaner(code: int, framework: Framework) -> tuple[int, ...]:
     behind = [dict.fromkeys((value, known[each][-1])) for each, value in spends.items()]
     found = (replace(settings, **dict(zip(spends, values, strict=True))).code for values in product(*behind))
     return tuple(each for each in found if each != code)[::-1]
+
+
+def has_instances(framework: Framework) -> bool:
+    """Whether a run says how often optimizer states are kept (``--num-distributed-optimizer-instances``)."""
+    return framework.megatron_core >= _INSTANCES_SINCE
 
 
 def switches(framework: Framework) -> Mapping[FreeSetting, tuple[Any, ...]]:

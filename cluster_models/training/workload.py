@@ -18,6 +18,7 @@ from cluster_models.training.optimizer_states import FULL_STATES, MasterFormat, 
 from cluster_models.training.packing import packed_sequences
 from cluster_models.training.placement_rules import NOTHING_ASKED, PlacementRules
 from cluster_models.training.roles import NO_ROLES, Roles
+from cluster_models.training.run_settings import has_instances
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload_checks import check_choices
 
@@ -290,6 +291,17 @@ class TrainingWorkload:
         if full and self.precision is not Precision.BF16:
             possible = {Sharding.OPTIMIZER, Sharding.PARAMETERS}
         return tuple(sharding for sharding in offered if sharding in possible)
+
+    def takes_groups(self, sharding: Sharding) -> bool:
+        """Whether groups of data ranks may share out what a ``sharding`` does: parameters (HSDP), or its states.
+
+        These where that is left free or pinned, and not in whole matrices (``LayerWiseDistributedOptimizer``).
+        """
+        if sharding is Sharding.PARAMETERS:
+            return self.framework.hybrid_sharding
+        asked = FreeSetting.SHARDING_RANKS in self.free_settings or self.pinned.get("sharding_ranks", 0) > 0
+        alone = sharding is Sharding.OPTIMIZER and not self.optimizer.takes_matrices
+        return asked and alone and has_instances(self.framework)
 
     @property
     def tokens_per_step(self) -> int:

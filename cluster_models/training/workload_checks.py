@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidWorkload
 from cluster_models.training.adapters import FrozenFormat
+from cluster_models.training.framework_choices import FreeSetting
 from cluster_models.training.packing import MOST_IN_SEQUENCE
-from cluster_models.training.run_settings import switches
+from cluster_models.training.run_settings import has_instances, switches
 
 if TYPE_CHECKING:
     from cluster_models.training.workload import TrainingWorkload
@@ -128,7 +129,7 @@ def _check_optimizer(workload: TrainingWorkload) -> None:
 
 def _check_settings(workload: TrainingWorkload) -> None:
     """The framework has the switches of what is left free."""
-    known = switches(workload.framework)
+    known = [*switches(workload.framework), *[FreeSetting.SHARDING_RANKS] * has_instances(workload.framework)]
     if lacking := [str(each) for each in workload.free_settings if each not in known]:
         names = ", ".join(known)
         raise InvalidWorkload(

@@ -60,6 +60,8 @@ def _limits_of_sharding(workload: TrainingWorkload) -> Iterator[Remark]:
     grouped = Sharding.PARAMETERS in workload.shardings and workload.framework.hybrid_sharding
     if grouped and "sharding_ranks" not in workload.pinned:
         yield remark("limit_sharding_groups")
+    if Sharding.OPTIMIZER in workload.shardings and workload.takes_groups(Sharding.OPTIMIZER):
+        yield remark("limit_optimizer_groups")
 
 
 def _limits_of_exchange(architecture: Architecture, workload: TrainingWorkload) -> Iterator[Remark]:

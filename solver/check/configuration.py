@@ -14,6 +14,7 @@ from cluster_models.training.interleaving import SIZED_SINCE, Interleaving
 from cluster_models.training.plan import Configuration, Degrees, RankOrder
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import TrainingWorkload
+from solver.check.groups import group_rules
 from solver.check.offload import offload_rules
 from solver.problem import PlanningProblem
 
@@ -356,7 +357,7 @@ def _state_rules(configuration: Configuration, workload: TrainingWorkload) -> It
 
 def _size_rules(configuration: Configuration, workload: TrainingWorkload) -> Iterator[str]:
     """Degrees and sizes of options are those pinned and none forbidden; without groups none is the wrong one."""
-    grouped = str(configuration.sharding) == "parameters"
+    grouped = workload.takes_groups(configuration.sharding)
     for name in sorted(set(workload.pinned) | set(workload.forbidden)):
         of_configuration = hasattr(configuration, name)
         value = getattr(configuration if of_configuration else configuration.degrees, name)
@@ -384,8 +385,7 @@ def _limits(configuration: Configuration, problem: PlanningProblem) -> Iterator[
     gradients = str(configuration.sharding) == "gradients"
     if gradients and (degrees.pipeline > 1 or not workload.framework.gradient_sharding):
         yield f"{workload.framework.name} does not shard gradients on {degrees.pipeline} pipeline ranks."
-    if configuration.sharding_ranks and not workload.framework.hybrid_sharding:
-        yield f"{workload.framework.name} does not shard parameters in groups of {configuration.sharding_ranks}."
+    yield from group_rules(configuration, workload)
     yield from _state_rules(configuration, workload)
     yield from offload_rules(configuration, workload)
     disks = [node.host.disk_bytes for node in problem.snapshot.cluster.nodes if node.host]

@@ -14,7 +14,7 @@ from cluster_models.training.optimizer_states import optimizer_instances
 from cluster_models.training.plan import RankOrder
 from cluster_models.training.workload import Sharding
 from solver.candidates import ORDER_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
-from solver.costs.local_sizes import is_hybrid, is_sharded
+from solver.costs.local_sizes import is_sharded
 
 PREDICTION_NORMS: Final = 3.0
 """Norms of a prediction layer beside its decoder layer's: hidden state, next embedding, before the head."""
@@ -125,7 +125,7 @@ def sharing_ranks(batch: CandidateBatch, framework: Framework) -> tuple[FloatArr
         counts, row = np.unique(ranks.astype(np.int64), return_inverse=True)
         copies = np.array([optimizer_instances(count, framework.sharding_ranks) for count in counts.tolist()])
         instances = np.where(is_sharded(batch, Sharding.OPTIMIZER), copies[row.reshape(-1)], 1.0)
-    instances = np.where(is_hybrid(batch), ranks / np.maximum(batch.sharding_ranks, 1), instances)
+    instances = np.where(batch.sharding_ranks > 0, ranks / np.maximum(batch.sharding_ranks, 1), instances)
     common, routed = (np.where(sharded, np.maximum(group / instances, 1.0), 1.0) for group in (ranks, expert_ranks))
     return common, routed
 

@@ -205,7 +205,7 @@ def _choices(
         for expert, cut in _expert_grids(architecture, workload, grid, gpus_per_node)
         if not any(_even(gpus, expert * cut) and gpus % cut == 0 for gpus in taken)
         for sharding in _shardings(architecture, workload, grid, expert * cut)
-        for group in _sharding_groups(grid, workload, sharding, gpus_per_node)
+        for group in _sharding_groups(grid, workload, sharding, gpus_per_node, expert * cut)
         for offload in offloads(SHARDING_CODES[sharding])
         for order in _orders(grid, architecture, expert * cut, gpus_per_node)
         for exchange in exchanges
@@ -315,17 +315,21 @@ def _shardings(architecture: Architecture, workload: TrainingWorkload, grid: Gri
     return [SHARDING_CODES.index(sharding) for sharding in allowed]
 
 
-def _sharding_groups(grid: Grid, workload: TrainingWorkload, sharding: int, gpus_per_node: int) -> list[int]:
-    """Ranks of a group that shares parameters out: all of them (0), or the most that share a node.
+def _sharding_groups(
+    grid: Grid, workload: TrainingWorkload, sharding: int, gpus_per_node: int, block: int
+) -> list[int]:
+    """Ranks of a group that shares parameters or states out: all of them (0), or the most that share a node.
 
     Fewer in a node hold more and gather no faster; more than a node gather over the network like all of them.
-    Every one of both is tried where it is pinned.
+    Every one of both is tried where it is pinned.  As many groups share out states of experts in a ``block``.
     """
     name, ranks = "sharding_ranks", grid.data * grid.context
     pinned = workload.pinned.get(name)
-    if SHARDING_CODES[sharding] is not Sharding.PARAMETERS or not workload.framework.hybrid_sharding:
+    if not workload.takes_groups(SHARDING_CODES[sharding]):
         return [] if pinned else [0]
     legal = [grid.context * size for size in _divisors(grid.data) if 1 < size < grid.data]
+    if SHARDING_CODES[sharding] is Sharding.OPTIMIZER:
+        legal = [size for size in legal if grid.tensor * ranks // block % (ranks // size) == 0]
     if pinned is None:
         legal = [size for size in legal if size * grid.tensor <= gpus_per_node < ranks * grid.tensor][-1:]
     return _allowed(workload, name, [0, *legal])

@@ -297,11 +297,13 @@ def _check_sharding(workload: TrainingWorkload) -> None:
     if not size:
         return
     field, name = "workload.pinned.sharding_ranks", workload.framework.name
-    if not workload.framework.hybrid_sharding:
-        remedy = "pin 0 or nothing, or use a framework with hybrid_sharding"
-        raise InvalidWorkload(field, size, f"{name} does not shard parameters in groups of data ranks", remedy)
-    if Sharding.PARAMETERS not in workload.sharding:
-        raise InvalidWorkload(field, size, "are groups that share parameters out", "allow sharding parameters")
+    able = [each for each in Sharding if workload.takes_groups(each)]
+    if not able:
+        remedy = "pin 0 or nothing, or use a framework with hybrid_sharding or several instances of its optimizer"
+        raise InvalidWorkload(field, size, f"{name} does not shard in groups of data ranks", remedy)
+    if not {*able} & {*workload.sharding}:
+        wanted = " or ".join(able)
+        raise InvalidWorkload(field, size, f"are groups that share {wanted} out", f"allow sharding {wanted}")
 
 
 def _check_expert_tensor(problem: PlanningProblem) -> None:

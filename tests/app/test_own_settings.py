@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from app.comparing.launch_arguments import read_launch
 from app.comparing.shorthand import read_shorthand
 from app.comparing.standings import configuration_in
 from app.exports.registry import EXPORTS
+from cluster_models.errors import InvalidConfiguration
 from cluster_models.training.framework_choices import CudaGraphs, ExpertDispatch, FreeSetting
 from cluster_models.training.plan import Degrees
 from cluster_models.training.run_settings import RunSettings
@@ -48,3 +50,11 @@ def test_an_exported_choice_is_read_back(name: str, chosen: RunSettings) -> None
     assert configuration_in(text, plan).settings.to_value() == RunSettings()
     free = replace(plan, workload=replace(plan.workload, free_settings=tuple(FreeSetting)))
     assert configuration_in(text, free).to_configuration(plan.architecture) == own
+
+
+def test_copies_of_optimizer_states_are_read_as_groups() -> None:
+    """Two instances among eight data ranks share out four each; three are none."""
+    text = "--tensor-model-parallel-size 8 --use-distributed-optimizer --num-distributed-optimizer-instances"
+    assert read_launch(f"--micro-batch-size 1 {text} 2", layers=80, gpus=64).configuration.sharding_ranks == 4
+    with pytest.raises(InvalidConfiguration, match="does not divide 8"):
+        read_launch(f"--micro-batch-size 1 {text} 3", layers=80, gpus=64)

@@ -131,12 +131,12 @@ def test_groups_that_other_replicas_cannot_fill_are_given_up(data: int, group: i
     [
         (Degrees(data=8), Sharding.PARAMETERS, 3),
         (Degrees(data=8, context=4), Sharding.PARAMETERS, 2),
-        (Degrees(data=8), Sharding.OPTIMIZER, 4),
+        (Degrees(data=8), Sharding.GRADIENTS, 4),
         (Degrees(data=8), Sharding.PARAMETERS, -8),
     ],
 )
 def test_groups_divide_the_ranks(degrees: Degrees, sharding: Sharding, size: int) -> None:
-    """Whole context groups, of sharded parameters."""
+    """Whole context groups, of sharded parameters or states alone."""
     with pytest.raises(InvalidConfiguration) as refused:
         Configuration(
             degrees, 1, Recompute.NONE, sharding, RankOrder.DATA_BEFORE_PIPELINE, ((6,),), sharding_ranks=size
@@ -147,7 +147,8 @@ def test_groups_divide_the_ranks(degrees: Degrees, sharding: Sharding, size: int
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"framework": framework("megatron-core-0.12")}, "does not shard parameters in groups"),
+        ({"framework": framework("nanotron-0.5")}, "does not shard in groups"),
+        ({"framework": framework("megatron-core-0.12")}, "share optimizer out"),
         ({"sharding": (Sharding.OPTIMIZER,)}, "share parameters out"),
     ],
 )

@@ -214,6 +214,8 @@ LIMITS: Final[Mapping[str, Words]] = {
     "limit_sharded_without_pipeline": "sharded gradients and parameters come without a pipeline",
     "limit_sharding_groups": "parameters are sharded over all data ranks, or in groups of the most that share a "
     "node or NVLink domain",
+    "limit_optimizer_groups": "optimizer states are shared out over all data ranks, or in groups of the most that "
+    "share a node or NVLink domain, unless a size is pinned",
     "limit_offload": "of the optimizer states the least share is offloaded with which what runs again fits, and "
     "full recomputation is limited to the fewest layers that fit without",
     "limit_offloaded_layers": "activations are offloaded where a plan has one pipeline rank and does not fit with "

@@ -156,6 +156,7 @@ class Choices:
         (FreeSetting.EXPERT_OVERLAP, "overlap of experts' exchange"),
         (FreeSetting.CUDA_GRAPHS, "CUDA graphs"),
         (FreeSetting.EXPERT_DISPATCH, "dispatch to experts"),
+        (FreeSetting.SHARDING_RANKS, "copies of optimizer states"),
     )
     context_exchange: Options = (
         (ContextExchange.RING, "ring of keys and values"),

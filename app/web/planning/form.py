@@ -29,7 +29,7 @@ DEGREES: Final = {
     "virtual_pipeline": "Virtual stages (VPP)",
     "micro_batch": "Micro-batch, sequences",
     "recompute_layers": "Layers of each chunk that run again whole (0: all)",
-    "sharding_ranks": "Data ranks of a group that shards parameters (0: all)",
+    "sharding_ranks": "Data ranks of a group that shards parameters or states (0: all)",
     "optimizer_offload": "Optimizer states in nodes' memory, percent",
     "offloaded_layers": "Layers whose activations wait in nodes' memory",
     "head_ranks": "Context ranks that exchange heads, in a hierarchical exchange",

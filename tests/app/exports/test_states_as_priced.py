@@ -260,8 +260,11 @@ def test_formats_that_a_launcher_cannot_be_told_are_refused(name: str, states: O
 def test_instances_of_the_optimizer_are_said_and_read_back(name: str) -> None:
     """Four of eight data ranks share states out: two copies; files for one do not pass for it."""
     one, two = (under(DATA, "megatron-bridge-26.06", sharding_ranks=ranks) for ranks in (0, 4))
-    files = export(name).files(two, Options())
-    assert "optimizer" in files[0].text
+    chosen = replace(one, configuration=replace(one.configuration, sharding_ranks=4))
+    files = export(name).files(chosen, Options())
+    assert files == export(name).files(two, Options())
     check_files(export(name), files, launch_of(two))
+    with pytest.raises(InvalidConfiguration, match="sharding_ranks"):
+        export("deepspeed").files(under(chosen, "transformers-2025"))
     with pytest.raises(InvalidInput):
         check_files(export(name), files, launch_of(one))
