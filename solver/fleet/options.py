@@ -19,7 +19,9 @@ from cluster_models.training.model_work import workload_flops_per_token
 from cluster_models.training.plan import Plan
 from cluster_models.training.workload import Choice, Objective
 from cluster_models.units import HOUR
+from solver.degrees.floors import floors_s, mixed_floor
 from solver.degrees.priced import alike_prices, enumeration_of, mixed_prices, worlds_on
+from solver.degrees.promising import IsTimeUp
 from solver.placement.cluster_fabrics import fabrics, mixed_fabrics
 from solver.problem import PlanningProblem
 
@@ -93,16 +95,19 @@ def problem_on(job: FleetJob, pool: Pool, *, nodes: int, taken: Sequence[str] = 
     return PlanningProblem(pool.snapshot, job.architecture, workload, fitted=job.fitted)
 
 
-def options_of(job: FleetJob, pool: Pool, *, every: int = EVERY_COUNT) -> list[Option]:
+def options_of(
+    job: FleetJob, pool: Pool, *, every: int = EVERY_COUNT, is_time_up: IsTimeUp = lambda: False
+) -> list[Option]:
     """The options of a job on a pool, fewest nodes first; none where nothing fits its memory.
 
-    Up to ``every`` numbers of nodes are looked at one by one.
+    Up to ``every`` numbers of nodes are looked at one by one.  Those that are not priced when ``is_time_up`` count
+    with the arithmetic of their GPUs, whatever fits there.
     """
     size = pool.gpus_per_node
     most = min(len(pool.nodes), -(-(job.most_gpus or len(pool.nodes) * size) // size))
     if most * size < job.least_gpus:
         return []
-    steps = _optimistic_steps(problem_on(job, pool, nodes=most), job.least_gpus, size, every)
+    steps = _optimistic_steps(problem_on(job, pool, nodes=most), job.least_gpus, size, every, is_time_up)
     found, best = [], np.inf
     for nodes in sorted({-(-gpus // size) for gpus in steps}):
         best = min([best, *(step_s for gpus, step_s in steps.items() if -(-gpus // size) == nodes)])
@@ -121,19 +126,25 @@ def settle(options: Sequence[Option]) -> None:
 
 
 def _optimistic_steps(
-    problem: PlanningProblem, least_gpus: int, gpus_per_node: int, every: int
+    problem: PlanningProblem, least_gpus: int, gpus_per_node: int, every: int, is_time_up: IsTimeUp
 ) -> dict[int, float]:
     """By number of GPUs that is looked at: a step that no placement of any candidate beats, where one fits."""
     links = effective_links(problem.snapshot, bandwidth=problem.workload.link_bandwidth)
     usable = fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
     worlds = [[world for world in worlds_on(problem, fabric) if world >= least_gpus] for fabric in usable]
-    mixed = {world: step_s for world, step_s in _mixed_steps(problem, links).items() if world >= least_gpus}
+    mixed = {
+        world: step_s for world, step_s in _mixed_steps(problem, links, is_time_up).items() if world >= least_gpus
+    }
     counts = _spaced(sorted({-(-world // gpus_per_node) for each in (*worlds, mixed) for world in each}), every)
     found = {world: step_s for world, step_s in mixed.items() if -(-world // gpus_per_node) in counts}
     for index, (fabric, own) in enumerate(zip(usable, worlds, strict=True)):
         listed = enumeration_of(problem, fabric)
         for world in own:
             if -(-world // gpus_per_node) not in counts:
+                continue
+            if is_time_up():
+                floor = float(floors_s(problem, fabric.gpu, np.array([world]), fabric.gpus_per_node)[0])
+                found[world] = min(floor, found.get(world, np.inf))
                 continue
             for prices in alike_prices(problem, fabric, index, listed.over([world])):
                 step_s = float(prices.bound_s.min(initial=np.inf))
@@ -142,10 +153,14 @@ def _optimistic_steps(
     return found
 
 
-def _mixed_steps(problem: PlanningProblem, links: LinkModel) -> dict[int, float]:
-    """The same by number of GPUs of several kinds together."""
+def _mixed_steps(problem: PlanningProblem, links: LinkModel, is_time_up: IsTimeUp) -> dict[int, float]:
+    """The same by number of GPUs of several kinds together; a floor for all counts stands at the smallest."""
     found: dict[int, float] = {}
     for fabric in mixed_fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted):
+        if is_time_up():
+            least = len(fabric.kinds) * fabric.gpus_per_unit
+            found[least] = min(mixed_floor(problem, fabric), found.get(least, np.inf))
+            continue
         for prices in mixed_prices(problem, fabric, 0):
             batch = prices.batch
             gpus = batch.tensor * batch.context * batch.pipeline * batch.data

@@ -118,7 +118,7 @@ def _list_options(work: _Work) -> None:
             if work.must_stop():
                 why = "the search was cancelled" if work.was_cancelled() else "the time limit came"
                 raise SolverFailed(f"{why} before all was priced that {job.name} could have; give it more time")
-            found = options_of(job, pool) if pool.nodes else []
+            found = options_of(job, pool, is_time_up=work.must_stop) if pool.nodes else []
             work.options += [each for each in found if budget is None or each.usd_per_hour <= budget]
             work.tell("pricing", len(work.options))
 

@@ -16,6 +16,7 @@ from cluster_models.serving.workload import Worker
 from cluster_models.training.workload import TrainingWorkload
 from solver.degrees.floors import worlds
 from solver.degrees.legality import check_workload
+from solver.degrees.promising import IsTimeUp
 from solver.fleet.options import options_of, problem_on
 from solver.placement.cluster_fabrics import fabrics, mixed_fabrics
 from solver.problem import PlanningProblem
@@ -27,12 +28,15 @@ EVERY_COUNT: Final = 32
 """Numbers of the trainer's nodes that are looked at one by one."""
 
 
-def least_training_s(problem: ReinforcementProblem) -> dict[int, float]:
+def least_training_s(problem: ReinforcementProblem, *, is_time_up: IsTimeUp = lambda: False) -> dict[int, float]:
     """By number of nodes that is looked at: seconds that no training of a step on at most so many beats.
 
-    Numbers in between count with the arithmetic of their GPUs.  Empty where the update fits on none.
+    Numbers in between, and those not priced when ``is_time_up``, count with the arithmetic of their GPUs.  Empty
+    where the update fits on none.
     """
-    options = options_of(_job(problem, problem.workload.training), _pool(problem), every=EVERY_COUNT)
+    options = options_of(
+        _job(problem, problem.workload.training), _pool(problem), every=EVERY_COUNT, is_time_up=is_time_up
+    )
     looked_at = {option.nodes for option in options}
     between = [(nodes, floor) for nodes, floor in _floors_s(problem) if options and nodes not in looked_at]
     return {

@@ -34,6 +34,7 @@ from cluster_models.reinforcement.workload import Arrangement
 from cluster_models.serving.plan import ServingPlan
 from cluster_models.training.plan import NoPlan, Plan, StopReason
 from solver import search
+from solver.degrees.promising import IsTimeUp
 from solver.problem import IsCancelled, OnProgress, Progress, SearchOptions
 from solver.reinforcement.parts import (
     check_problem,
@@ -58,6 +59,8 @@ LEAST_PLAN_S: Final = 0.5
 MOST_PLAN_S: Final = 20.0
 PLAN_SHARE: Final = 0.3
 """Time limit of the plan of one part: this share of what is left, within these."""
+CURVE_SHARE: Final = 0.3
+"""Share of the time limit for the bounds of the trainer by number of nodes."""
 LATE_S: Final = 10.0
 """Without any plan the search goes on for so long beyond its time limit, and in any case with the first split."""
 
@@ -133,7 +136,8 @@ def plan_reinforcement(
     batch = drawn_batch(problem.workload)
     floors = rollout_floors(problem, served_policy(problem), batch)
     work = _Work(problem, options, on_progress, is_cancelled, batch, floors)
-    splits = splits_of(problem, floors)
+    limit_s = (1.0 - CURVE_SHARE) * options.time_limit_s
+    splits = splits_of(problem, floors, is_time_up=lambda: is_cancelled() or work.left_s() <= limit_s)
     heap = [(split.bound_s, index) for index, split in enumerate(splits) if split.bound_s is not None]
     heapq.heapify(heap)
     stopped_by = unreached = StopReason.PROVEN
@@ -161,10 +165,12 @@ def plan_reinforcement(
     return _concluded(work, splits, stopped_by)
 
 
-def splits_of(problem: ReinforcementProblem, floors: RolloutFloors) -> list[Split]:
+def splits_of(
+    problem: ReinforcementProblem, floors: RolloutFloors, *, is_time_up: IsTimeUp = lambda: False
+) -> list[Split]:
     """All splits that are looked at, with bounds for which no rollout is simulated yet."""
     every, size = len(problem.nodes), problem.gpus_per_node
-    curve = least_training_s(problem)
+    curve = least_training_s(problem, is_time_up=is_time_up)
     found = []
     if Arrangement.COLOCATED in problem.arrangements:
         training_s, rollout_s = min(curve.values(), default=np.inf), floors.quick_s(every * size)

@@ -75,6 +75,9 @@ def test_bounds_of_options_are_below_every_plan_and_fall_with_nodes() -> None:
     options = options_of(job, pool)
     assert [option.nodes for option in options] == [1, 2, 3, 4]
     bounds = [option.bound_step_s for option in options]
+    late = options_of(job, pool, is_time_up=lambda: True)
+    assert [option.nodes for option in late] == [1, 2, 3, 4]
+    assert all(one.bound_step_s <= bound for one, bound in zip(late, bounds, strict=True))
     assert bounds == sorted(bounds, reverse=True)
     for option in options:
         assert option.bound_step_s <= _step_s(job, pool, option.nodes) * (1 + 1e-9)

@@ -188,6 +188,9 @@ def test_gpus_of_several_kinds_are_bounded_together() -> None:
     asked = replace(asked, snapshot=snapshot(unlike, asked.snapshot.samples))
     curve = least_training_s(asked)
     assert list(curve) == [2]
+    late = least_training_s(asked, is_time_up=lambda: True)
+    assert list(late) == [2]
+    assert 0 < late[2] <= curve[2]
     found = plan_reinforcement(asked, QUICK)
     assert isinstance(found, ReinforcementPlan)
     assert check_reinforcement(found, asked) == ()
