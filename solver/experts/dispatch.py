@@ -19,7 +19,7 @@ from cluster_models.errors import InvalidInput
 from cluster_models.model.experts import Experts
 from cluster_models.routing.counts import check_selectable
 from solver.candidates import FloatArray, IntArray
-from solver.experts.compiled_node_time import NodeCase, crossings, fill_needs, node_state
+from solver.experts.compiled_node_time import NodeCase, Reach, crossings, fill_needs, node_state
 from solver.experts.compiled_reach import rank_needs, router_weights
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import CopyChoice, rank_loads, slot_parts
@@ -218,6 +218,15 @@ def _busiest_ranks(slots: IntArray, routed: Routing, layout: ExpertLayout, choic
         by_rank = np.ascontiguousarray(row.reshape(layout.ranks, -1))
         rank_needs(routed.weights[layer], by_rank, parts[layer].reshape(layout.ranks, -1), rule, reached[layer])
     return np.asarray(reached.max(axis=1))
+
+
+def needs_of(routed: Routing, layer: int, served: FloatArray) -> FloatArray:
+    """(N,) how likely a token of a layer needs each node; ``served`` (E, 1, N): an expert's share that it serves."""
+    experts, _, nodes = served.shape
+    by_node = np.zeros((3, 1, nodes))
+    case = routed.case(layer, ExpertLayout(1, 1, experts), (0.0, 1.0, 0.0), 0.0)
+    fill_needs(case, Reach(served, np.zeros_like(served), *by_node), False)
+    return np.asarray(by_node[0, 0])
 
 
 def crossing_by_choice(

@@ -161,17 +161,13 @@ def imbalance_of(workload: ServingWorkload, worker: Worker, phase: str, *, split
 def crossing_of(
     served: tuple[ServingWorkload, Architecture], worker: Worker, domain_gpus: int, phase: str, *, split: bool
 ) -> float:
-    """Other domains that a token needs in a phase, after counts where there are some.
-
-    Expert groups that domains do not hold evenly count as without counts.
-    """
+    """Other domains that a token needs in a phase, after counts where there are some."""
     workload, architecture = served
     domains = -(-worker.stage_gpus // domain_gpus)
-    uneven = worker.stage_gpus != domains * domain_gpus or worker.expert % domains
-    if workload.routing is None or architecture.experts is None or domains == 1 or uneven:
+    if workload.routing is None or architecture.experts is None or domains == 1:
         return even_crossing(architecture.experts, domains, worker.expert)
-    rule = RouterRule.of(architecture.experts)
-    return routed_crossing(workload.routing, rule, phase, worker.expert, domains, split=split)
+    rule, gpus = RouterRule.of(architecture.experts), (worker.stage_gpus, domain_gpus)
+    return routed_crossing(workload.routing, rule, phase, worker.expert, gpus, split=split)
 
 
 def _loads(case: ServingCase, pool: Pool, phase: str) -> Loads:

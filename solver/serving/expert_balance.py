@@ -15,9 +15,7 @@ import numpy as np
 from cluster_models.serving.routing import PHASES, ServedRouting
 from solver.candidates import IntArray
 from solver.experts.copy_counts import greedy_counts
-from solver.experts.dispatch import RouterRule, Routing, crossing_by_choice, routing
-from solver.experts.layout import ExpertLayout
-from solver.experts.loads import CopyChoice
+from solver.experts.dispatch import RouterRule, Routing, needs_of, routing
 from solver.experts.packing import packed
 from solver.serving.loads import FloatArray
 
@@ -43,16 +41,30 @@ def routed_imbalance(counts: ServedRouting, phase: str, ranks: int, *, split: bo
 
 @lru_cache(maxsize=KEPT)
 def routed_crossing(
-    counts: ServedRouting, rule: RouterRule, phase: str, ranks: int, nodes: int, *, split: bool
+    counts: ServedRouting, rule: RouterRule, phase: str, groups: int, gpus: tuple[int, int], *, split: bool
 ) -> float:
-    """Other nodes that a token needs on the busiest of ``nodes``, the mean over layers; ranks fill nodes in order.
+    """Other nodes that a token of a GPU needs on the busiest node, sending or receiving, the mean over layers.
 
-    As ``solver.experts.dispatch`` counts them, copies serving alike.
+    ``gpus``: of a stage and of a node, which the stage fills in order; each of ``groups`` of expert ranks has its
+    share of the stage, on as many nodes as that reaches.  A token goes to all ranks of its experts' groups; copies
+    serve alike.
     """
-    slots = _map(counts, phase if split else "", ranks)
-    layout = ExpertLayout(ranks, nodes, slots.shape[1])
-    crossing, _ = crossing_by_choice(slots, _router(counts, rule, phase), layout, (CopyChoice.ANY,))
-    return float(crossing[0, 0].mean())
+    stage, node = gpus
+    first, last = (np.arange(groups) + step for step in (0, 1))
+    starts = np.arange(0, stage, node)
+    sizes = np.minimum(starts + node, stage) - starts
+    reaches = (first[:, np.newaxis] * stage < (starts + sizes) * groups) & (
+        last[:, np.newaxis] * stage > starts * groups
+    )
+    routed, slots = _router(counts, rule, phase), _map(counts, phase if split else "", groups)
+    found = []
+    for layer, row in enumerate(slots):
+        copies = np.bincount(row, minlength=routed.shares.shape[1])
+        served = np.zeros((len(copies), 1, len(starts)))
+        np.add.at(served[:, 0], row, np.repeat(reaches, len(row) // groups, axis=0) / copies[row, np.newaxis])
+        needs = needs_of(routed, layer, np.minimum(served, 1.0))
+        found.append(max((needs.sum() - needs).max(), (needs * (stage - sizes) / sizes).max()))
+    return float(np.mean(found))
 
 
 @lru_cache(maxsize=KEPT)

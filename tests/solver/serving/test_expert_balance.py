@@ -67,10 +67,33 @@ def test_tokens_cross_to_the_nodes_that_their_experts_need() -> None:
     Two experts a token, one of which is always on the other node: all cross; copies on both nodes spare half.
     """
     uneven = _routing(("a", [4.0, 2.0, 1.0, 1.0]))
-    assert routed_crossing(uneven, RouterRule(1), "decode", 2, 2, split=True) == pytest.approx(5 / 8)
+    assert routed_crossing(uneven, RouterRule(1), "decode", 2, (2, 1), split=True) == pytest.approx(5 / 8)
     even = _routing(("a", [1.0] * 4))
-    one, two = (routed_crossing(even, RouterRule(active), "decode", 2, 2, split=True) for active in (1, 2))
+    one, two = (routed_crossing(even, RouterRule(active), "decode", 2, (2, 1), split=True) for active in (1, 2))
     assert (one, two) == (pytest.approx(0.5), pytest.approx(5 / 6, rel=1e-3))
+
+
+@pytest.mark.parametrize("gpus", [(8, 4), (12, 8), (12, 4), (6, 4)])
+@pytest.mark.parametrize("groups", [1, 2, 3, 6])
+def test_nodes_that_hold_groups_unevenly_are_needed_as_drawn_tokens_need_them(
+    groups: int, gpus: tuple[int, int]
+) -> None:
+    """Every set of two of six experts alike, groups cut from the GPUs by hand: a node is needed by all that reach it."""
+    stage, node = gpus
+    if stage % groups:
+        return
+    nodes_of = [
+        {gpu // node for gpu in range(group * stage // groups, (group + 1) * stage // groups)}
+        for group in range(groups)
+    ]
+    sizes = np.bincount(np.arange(stage) // node)
+    by_expert = [nodes_of[expert * groups // 6] for expert in range(6)]
+    pairs = [by_expert[a] | by_expert[b] for a in range(6) for b in range(a)]
+    needs = np.array([np.mean([each in pair for pair in pairs]) for each in range(len(sizes))])
+    busiest = max(max(needs.sum() - needs), max(needs * (stage - sizes) / sizes))
+    even = _routing(("a", [1.0] * 6))
+    found = routed_crossing(even, RouterRule(2), "decode", groups, gpus, split=True)
+    assert found == pytest.approx(busiest, rel=1e-3)
 
 
 def test_slower_links_and_uneven_nodes_slow_steps_with_counts() -> None:
