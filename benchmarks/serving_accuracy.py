@@ -27,6 +27,7 @@ import numpy as np
 from benchmarks.rows import rows_of, text
 from benchmarks.scores import Score, score
 from benchmarks.serving_choice import Choice, choices_of
+from benchmarks.serving_contradictions import Contradicted, contradicted
 from benchmarks.serving_repairs import estimated_run
 from benchmarks.serving_rows import MeasuredServing, serving_runs
 from solver.serving.cases import arrays_of, steady_of
@@ -35,12 +36,18 @@ from solver.serving.loads import FloatArray
 from solver.serving.percentiles import latencies_at
 from solver.serving.predict import interval_spread
 from solver.serving.rates import rates_of
+from solver.serving.starting import first_tokens_at_start
 
 OUT_COLUMNS: Final = ("id", "predicted_ttft_ms", "predicted_tpot_ms", "predicted_output_tok_s_per_gpu", "fits")
 FIGURES: Final = ("time per output token", "time to first token", "output throughput")
+ALL: Final = "all"
+STATED: Final = "all that state their configuration"
+BELIEVED: Final = "all that contradict nothing either"
 SPREAD_NAMES: Final = ("token", "first_token", "throughput")
 LAST: Final = 0.99
 """The percentile that rows note."""
+PROMPTS: Final = 10
+"""Requests of the noted benchmarks for each one in flight: a tenth of all are sent at once, at the start."""
 _P99: Final = re.compile(r"p99 ttft ([\d.]+) ms, p99 tpot ([\d.]+) ms")
 
 
@@ -55,7 +62,10 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class RowError:
-    """One row: errors predicted / measured - 1 (``None``: not measured), its doubt, and what was assumed of it."""
+    """One row: errors predicted / measured - 1 (``None``: not measured), its doubt, and what was assumed of it.
+
+    What it contradicts stands for the doubt where there is none.
+    """
 
     id: str
     token: float | None
@@ -74,6 +84,7 @@ class Report:
     choices: list[Choice]
     coverage: list[Coverage]
     rejected: list[str]
+    contradicted: list[Contradicted]
     skipped: dict[str, int]
     rows: list[RowError] | None
 
@@ -100,13 +111,18 @@ def measured(runs: Sequence[MeasuredServing]) -> FloatArray:
     return np.array([[math.nan if value is None else value for value in row] for row in values]).reshape(-1, 3)
 
 
+def is_believed(run: MeasuredServing) -> bool:
+    """Whether a run states its configuration and contradicts nothing."""
+    return not run.doubt and not run.contradiction
+
+
 def families(run: MeasuredServing) -> Iterable[str]:
     """The groups of a row beside all."""
     case = run.case
     engine = case.workload.engine
     kind = "experts" if case.architecture.experts else "dense"
-    yield f"mode {run.mode}{', open' if run.doubt else ''}"
-    if not run.doubt:
+    yield f"mode {run.mode}{', open' if run.doubt else ', contradicted' if run.contradiction else ''}"
+    if is_believed(run):
         yield f"engine {engine.family}"
         yield f"generation {engine.name}"
         yield f"GPU {case.gpu.name}"
@@ -125,6 +141,7 @@ def report(tables: Sequence[Path], *, rows: bool = False) -> Report:
         scores={name: _scores(runs, errors[:, column]) for column, name in enumerate(FIGURES)},
         choices=choices_of(runs, found.figures, truth),
         coverage=_coverage(runs, errors),
+        contradicted=contradicted(runs),
         rejected=[run.name for run, fits in zip(runs, found.fits, strict=True) if not fits and not run.doubt],
         skipped=dict(skipped),
         rows=_rows(runs, errors) if rows else None,
@@ -135,26 +152,32 @@ def _scores(runs: Sequence[MeasuredServing], errors: FloatArray) -> list[Score]:
     groups: dict[str, list[float]] = defaultdict(list)
     for run, error in zip(runs, errors, strict=True):
         if math.isfinite(error):
-            groups["all"].append(float(error))
-            if not run.doubt:
-                groups["all that state their configuration"].append(float(error))
-            for name in families(run):
+            stated = () if run.doubt else (STATED, BELIEVED) if is_believed(run) else (STATED,)
+            for name in (ALL, *stated, *families(run)):
                 groups[name].append(float(error))
-    first = ("all", "all that state their configuration")
+    first = (ALL, STATED, BELIEVED)
     return [score(name, groups[name]) for name in (*first, *sorted(set(groups) - set(first))) if name in groups]
 
 
 def _percentiles(runs: Sequence[MeasuredServing]) -> list[Score]:
-    """Errors of 99th percentiles between requests, of the rows that note them."""
-    noted = [(run, found) for run in runs if not run.doubt and (found := _P99.search(text(run.row, "notes")))]
+    """Errors of 99th percentiles between requests, of the rows that note them.
+
+    First tokens: of the steady load alone, and of all, where the last hundredth are of those sent at the start.
+    """
+    noted = [(run, found) for run in runs if is_believed(run) and (found := _P99.search(text(run.row, "notes")))]
     if not noted:
         return []
     cases = [run.case for run, _ in noted]
     arrays = arrays_of(cases)
-    steady = steady_of(arrays, rates_of([case.properties for case in cases]))
+    rates = rates_of([case.properties for case in cases])
+    first, token = latencies_at(steady_of(arrays, rates), arrays.kinds, 0, LAST).T[:2]
+    start = first_tokens_at_start(arrays, rates, 1.0 - PROMPTS * (1.0 - LAST))
     lines = []
-    figures = latencies_at(steady, arrays.kinds, 0, LAST).T[:2]
-    for name, column, seconds in zip(FIGURES[1::-1], (1, 2), figures, strict=True):
+    for name, column, seconds in (
+        (f"{FIGURES[1]}, steady load alone", 1, first),
+        (f"{FIGURES[1]}, with those sent at the start", 1, np.maximum(first, start)),
+        (FIGURES[0], 2, token),
+    ):
         errors = [
             1e3 * float(each) / float(found[column]) - 1.0 for each, (_, found) in zip(seconds, noted, strict=True)
         ]
@@ -163,7 +186,7 @@ def _percentiles(runs: Sequence[MeasuredServing]) -> list[Score]:
 
 
 def _coverage(runs: Sequence[MeasuredServing], errors: FloatArray) -> list[Coverage]:
-    stated = np.array([not run.doubt for run in runs])
+    stated = np.array([is_believed(run) for run in runs])
     lines = []
     for column, name in enumerate(SPREAD_NAMES):
         reach = np.array([interval_spread(run.case, name) for run in runs])
@@ -179,7 +202,7 @@ def _rows(runs: Sequence[MeasuredServing], errors: FloatArray) -> list[RowError]
         return round(float(value), 4) if math.isfinite(value) else None
 
     return [
-        RowError(run.name, *(stated(value) for value in row), run.doubt, run.assumed)
+        RowError(run.name, *(stated(value) for value in row), run.doubt or run.contradiction, run.assumed)
         for run, row in zip(runs, errors, strict=True)
     ]
 
@@ -236,6 +259,9 @@ def _print(result: Report) -> None:
         print(
             f"interval of {covered.figure}: {covered.share:.0%} of {covered.rows} rows within (four in five meant)"
         )
+    for line in result.contradicted:
+        words = f"{line.rows} rows, {line.believed_else} of them state their configuration"
+        print(f"contradicted: {line.engine}, {line.reason}: {words}")
     print(f"ran but predicted not to fit: {len(result.rejected)} {result.rejected[:10]}")
     print(f"skipped: {dict(Counter(result.skipped).most_common())}")
     for row in result.rows or ():

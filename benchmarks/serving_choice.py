@@ -96,7 +96,9 @@ def _regrets(
     groups: dict[tuple[object, ...], dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     for run, guess, truth in zip(runs, predicted, measured, strict=True):
         case, load = run.case, run.case.workload
-        if run.doubt or run.mode in ("offline", "static batch") or not np.isfinite([*guess[:2], *truth[:2]]).all():
+        if run.doubt or run.contradiction or run.mode in ("offline", "static batch"):
+            continue
+        if not np.isfinite([*guess[:2], *truth[:2]]).all():
             continue
         key = (
             case.architecture.name, case.gpu.name, load.engine.name, load.weights, load.input_tokens,

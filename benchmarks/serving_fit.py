@@ -5,7 +5,8 @@
 Writes ``solver/serving/data/rates.toml`` (or ``--out``): the effects, and under ``held_out`` the errors on rows
 whose whole group the fit did not see: loads, sweeps (one worker shape of one model, GPU kind and generation), pairs
 of engine generation and GPU kind, models, and sources.  Rows that leave open what decides their time are not fitted
-to.
+to; nor are rows that contradict one another (``benchmarks.serving_contradictions``), and errors are told with and
+without them.
 """
 
 from __future__ import annotations
@@ -80,12 +81,15 @@ GROUPS: Final[Mapping[str, Callable[[MeasuredServing], str]]] = {
 }
 
 
-def fitted_to(runs: Sequence[MeasuredServing]) -> list[MeasuredServing]:
-    """The runs to fit to: without open ones, repeats of one configuration as their median."""
+def fitted_to(runs: Sequence[MeasuredServing], *, contradicted: bool = False) -> list[MeasuredServing]:
+    """The runs to fit to: without open ones, repeats of one configuration as their median.
+
+    ``contradicted``: also those that contradict something, which ``problem_of`` gives no weight.
+    """
     repeats: dict[tuple[object, ...], list[MeasuredServing]] = defaultdict(list)
     for run in runs:
-        if not run.doubt:
-            key = (load_of(run), run.case.client)
+        if not run.doubt and (contradicted or not run.contradiction):
+            key = (load_of(run), run.case.client, run.contradiction)
             repeats[key].append(run)
     return [
         replace(
@@ -120,14 +124,18 @@ def problem_of(runs: Sequence[MeasuredServing]) -> Measured:
         arrays_of([run.case for run in runs]),
         [run.case.properties for run in runs],
         measured_figures(runs),
-        np.ones(len(runs)),
+        np.array([0.0 if run.contradiction else 1.0 for run in runs]),
     )
 
 
 def fitted(measured: Measured) -> Fitted:
     """The rates for cases like the measured ones, and for others."""
-    known = frozenset[str]().union(*(known_levels(case) for case in measured.properties))
-    return Fitted(fit_rates(measured, NEAR), fit_rates(measured, FAR), known)
+    return Fitted(fit_rates(measured, NEAR), fit_rates(measured, FAR), _known(measured))
+
+
+def _known(measured: Measured) -> frozenset[str]:
+    pairs = zip(measured.properties, measured.weights, strict=True)
+    return frozenset[str]().union(*(known_levels(case) for case, weight in pairs if weight > 0.0))
 
 
 def held_out_figures(
@@ -141,7 +149,7 @@ def held_out_figures(
         if not len(out) or len(out) == len(runs):
             continue
         seen = _rows(whole, np.flatnonzero(fold != number))
-        known = frozenset[str]().union(*(known_levels(case) for case in seen.properties))
+        known = _known(seen)
         is_near = np.array([known_levels(whole.properties[int(row)]) <= known for row in out])
         for prior, rows in ((NEAR, out[is_near]), (FAR, out[~is_near])):
             if len(rows):
@@ -175,8 +183,13 @@ def scores_of(errors: FloatArray) -> dict[str, Score]:
     }
 
 
-def write_rates(rates: Fitted, held_out: Mapping[str, FloatArray], choices: Sequence[Choice], out: Path) -> None:
-    """The data file: effects by quantity and level, and what held-out rows show."""
+def write_rates(
+    rates: Fitted, held_out: Mapping[str, tuple[FloatArray, FloatArray]], choices: Sequence[Choice], out: Path
+) -> None:
+    """The data file: effects by quantity and level, and what held-out rows show.
+
+    ``held_out``: by group the errors of rows that contradict nothing, and those of all.
+    """
     lines = [
         "# Fitted rates of serving: effects on the quantities of solver/serving/rates.py (log or logit scale).",
         "# Written by benchmarks.serving_fit; do not edit.",
@@ -184,7 +197,8 @@ def write_rates(rates: Fitted, held_out: Mapping[str, FloatArray], choices: Sequ
         *(f'  "{level}",' for level in sorted(rates.known)),
         "]",
     ]
-    for name, errors in held_out.items():
+    for name, (errors, every) in held_out.items():
+        whole = scores_of(every)
         for figure, line in scores_of(errors).items():
             column = np.abs(np.log1p(errors[:, FIGURES.index(figure)]))
             spread = float(np.quantile(column[np.isfinite(column)], INTERVAL))
@@ -199,6 +213,9 @@ def write_rates(rates: Fitted, held_out: Mapping[str, FloatArray], choices: Sequ
                 f"p90_error = {line.p90_absolute:.4f}",
                 f"bias = {line.bias:.4f}",
                 f"log_spread = {spread:.4f}",
+                f"all_rows = {whole[figure].rows}",
+                f"all_median_error = {whole[figure].median_absolute:.4f}",
+                f"all_mean_error = {whole[figure].mean_absolute:.4f}",
             ]
     for choice in choices:
         lines += ["", "[[choice]]", *(f"{name} = {_toml(value)}" for name, value in asdict(choice).items())]
@@ -231,30 +248,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=OUT, help="data file to write")
     parser.add_argument("--folds", type=int, default=3, help="parts into which groups are held out; 0: none")
     options = parser.parse_args(arguments)
-    runs = fitted_to(serving_runs(rows_of(options.table))[0])
+    runs = fitted_to(serving_runs(rows_of(options.table))[0], contradicted=True)
     whole = problem_of(runs)
-    held_out: dict[str, FloatArray] = {}
+    believed = whole.weights > 0.0
+    held_out: dict[str, tuple[FloatArray, FloatArray]] = {}
     choices: list[Choice] = []
     for name, group in GROUPS.items() if options.folds > 1 else ():
         figures = held_out_figures(runs, whole, group, options.folds)
-        held_out[name] = figures / whole.figures - 1.0
+        errors = figures / whole.figures - 1.0
+        held_out[name] = errors[believed], errors
         if name == CHOSEN:
             choices = choices_of(runs, figures, whole.figures)
-        for figure, line in scores_of(held_out[name]).items():
-            print(
-                f"held out by {name:<15} {figure:<12} {line.rows:5d} rows  median {line.median_absolute:6.1%}  "
-                f"mean {line.mean_absolute:6.1%}  p90 {line.p90_absolute:6.1%}  bias {line.bias:+6.1%}",
-                flush=True,
-            )
+        _print(f"held out by {name}", errors[believed])
+        _print(f"held out by {name}, with contradictions", errors)
     rates = fitted(whole)
     write_rates(rates, held_out, choices, options.out)
     errors = predicted_figures(whole.arrays, rates_of(whole.properties, rates)) / whole.figures - 1.0
+    _print("fitted rows", errors[believed])
+    return 0
+
+
+def _print(name: str, errors: FloatArray) -> None:
     for figure, line in scores_of(errors).items():
         print(
-            f"fitted rows {figure:<12} {line.rows:5d} rows  median {line.median_absolute:6.1%}  "
-            f"mean {line.mean_absolute:6.1%}"
+            f"{name:<45} {figure:<12} {line.rows:5d} rows  median {line.median_absolute:6.1%}  "
+            f"mean {line.mean_absolute:6.1%}  p90 {line.p90_absolute:6.1%}  bias {line.bias:+6.1%}",
+            flush=True,
         )
-    return 0
 
 
 if __name__ == "__main__":

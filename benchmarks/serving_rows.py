@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from benchmarks.rows import Assumed, Row, Skipped, number, text, whole
+from benchmarks.serving_contradictions import contradictions
 from benchmarks.serving_models import model_shape
 from benchmarks.serving_workers import configuration_of
 from cluster_models.cluster.catalogue import gpu_kind
@@ -76,8 +77,9 @@ _MLPERF_TOKENS: Final = {
 class MeasuredServing:
     """A row as a case, what was measured (``None``: not stated), and what was assumed.
 
-    ``output_tok_s_per_gpu`` counts every GPU of the deployment.  ``doubt`` says why a row is not believed or leaves
-    open what decides its time; such rows are scored by themselves.
+    ``output_tok_s_per_gpu`` counts every GPU of the deployment.  ``doubt`` says why a row leaves open what decides
+    its time; such rows are scored by themselves.  ``contradiction`` is what the row contradicts among all that were
+    read with it.
     """
 
     row: Row
@@ -87,6 +89,7 @@ class MeasuredServing:
     output_tok_s_per_gpu: float | None
     assumed: tuple[str, ...]
     doubt: str
+    contradiction: str = ""
 
     @property
     def name(self) -> str:
@@ -114,7 +117,8 @@ def serving_runs(rows: Iterable[Row]) -> tuple[list[MeasuredServing], Counter[st
             skipped[str(reason)] += 1
         except InvalidInput as error:
             skipped[f"{error.field}: {error.problem}"] += 1
-    return kept, skipped
+    found = zip(kept, contradictions(kept), strict=True)
+    return [replace(run, contradiction=reason) for run, reason in found], skipped
 
 
 def engine_of(row: Row) -> ServingEngine:

@@ -49,6 +49,14 @@ class ThroughputDocument(ValueDocument[Interval]):
     high: float = Field(description="Upper end.", examples=[2700.0])
 
 
+class PowerDocument(ValueDocument[Interval]):
+    """Watts and the range that four measurements in five fall into."""
+
+    value: float = Field(description="Estimate.", examples=[2100.0])
+    low: float = Field(description="Lower end.", examples=[1650.0])
+    high: float = Field(description="Upper end, at most the boards' power or caps.", examples=[2670.0])
+
+
 class StepSharesDocument(ValueDocument[StepShares]):
     """Milliseconds of one step by part."""
 
@@ -202,6 +210,9 @@ class ReplicaGroupDocument(ValueDocument[ReplicaGroup]):
         description="Latencies that the limits hold for: means, or the workload's limit_percentile of the requests."
     )
     transfer: CacheTransferDocument | None = Field(description="Way of the cache; null where phases share GPUs.")
+    drawn_watts: PowerDocument | None = Field(
+        None, description="Mean power of its GPUs as they serve, estimated; null in plans that did not say it."
+    )
 
 
 class LatencyPercentilesDocument(ValueDocument[Percentiles]):

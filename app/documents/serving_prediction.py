@@ -137,6 +137,7 @@ class ServingPredictionDocument(BaseModel):
     output_tokens_per_s: IntervalDocument
     output_tokens_per_s_per_gpu: float
     requests_per_s: float
+    drawn_watts: IntervalDocument = Field(description="Mean power of all GPUs as they serve, estimated.")
     concurrency: float = Field(description="Requests in flight.")
     decoding_per_worker: float = Field(description="Those of them that decode at once in each worker.")
     queue_ms: float = Field(description="Wait for a place, caches or the engine's limit being full.")
@@ -167,6 +168,7 @@ class ServingPredictionDocument(BaseModel):
             output_tokens_per_s=IntervalDocument.of(found.output_tokens_per_s),
             output_tokens_per_s_per_gpu=found.output_tokens_per_s_per_gpu,
             requests_per_s=found.requests_per_s,
+            drawn_watts=IntervalDocument.of(found.drawn_watts),
             concurrency=found.concurrency,
             decoding_per_worker=found.decoding,
             queue_ms=MILLI * found.queue_s,

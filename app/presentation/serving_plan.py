@@ -174,7 +174,13 @@ def headline(plan: ServingPlan) -> Pairs:
     capped = any(replica.power_cap_watts for replica in plan.replicas)
     name = "power by data sheets and caps" if capped else "power by data sheets"
     rows.append((name, f"{plan.power_watts / 1000:,.3g} kW"))
-    rows.append(("energy of output", f"{plan.power_watts / plan.tokens_per_s:,.3g} J a token at most"))
+    most = f"{plan.power_watts / plan.tokens_per_s:,.3g}"
+    if (drawn := plan.drawn_watts) is None:
+        rows.append(("energy of output", f"{most} J a token at most"))
+    else:
+        rows.append(("power drawn, estimated", f"{drawn.value / 1000:,.3g} kW"))
+        low, value, high = (f"{each / plan.tokens_per_s:,.3g}" for each in (drawn.low, drawn.value, drawn.high))
+        rows.append(("energy of output", f"{value} J a token ({low} to {high}), at most {most}"))
     return tuple(rows)
 
 

@@ -105,13 +105,13 @@ class CappedKind(GpuKind):
         return self.rated_flops[precision]
 
 
-def capped(gpu: GpuKind, cap_watts: float | None) -> GpuKind:
-    """The kind as fast as under a power cap, which is then its power; as it is where the cap does not bind.
+def cap_share(gpu: GpuKind, cap_watts: float | None) -> float:
+    """Share of the board's power that a cap leaves, 1 without one that may bind.
 
     Raises ``InvalidWorkload`` for a cap that is lower than can be priced.
     """
     if cap_watts is None or cap_watts >= gpu.power_watts:
-        return gpu
+        return 1.0
     if cap_watts < (least := LEAST_SHARE * gpu.power_watts):
         raise InvalidWorkload(
             "workload.gpu_power_cap_watts",
@@ -119,7 +119,18 @@ def capped(gpu: GpuKind, cap_watts: float | None) -> GpuKind:
             f"is below {LEAST_SHARE:.0%} of the {gpu.power_watts:g} W of {gpu.name}, the least priced",
             f"give at least {least:g}",
         )
-    curve, cap = power_curve(gpu.name), cap_watts / gpu.power_watts
+    return cap_watts / gpu.power_watts
+
+
+def capped(gpu: GpuKind, cap_watts: float | None) -> GpuKind:
+    """The kind as fast at full power as under a power cap, which is then its power.
+
+    Raises as ``cap_share`` does.
+    """
+    cap = cap_share(gpu, cap_watts)
+    if cap_watts is None or cap == 1.0:
+        return gpu
+    curve = power_curve(gpu.name)
     compute = curve.compute_share(cap)
     own = {each.name: getattr(gpu, each.name) for each in fields(GpuKind)}
     lowered = {

@@ -190,6 +190,13 @@ class ServingPlan:
     provenance: Provenance
 
     @property
+    def drawn_watts(self) -> Interval | None:
+        """Mean power of the GPUs used, estimated; groups err together."""
+        drawn = [group.drawn_watts for group in self.groups]
+        ends = (sum(getattr(each, end) for each in drawn if each) for end in Interval.__slots__)
+        return Interval(*ends) if all(drawn) else None
+
+    @property
     def replicas(self) -> tuple[Replica, ...]:
         """All replicas in the order of their numbers."""
         return tuple(replica for group in self.groups for replica in group.replicas)

@@ -94,7 +94,8 @@ class ReplicaGroup:
 
     ``share`` is its part of the requests to that model; under it ``requests_per_s`` are answered with
     ``concurrency`` in flight.  ``most_requests_per_s`` is what it answers within the limits at most.  Latencies are
-    means; ``limited_s`` those that the limits hold for.
+    means; ``limited_s`` those that the limits hold for.  ``drawn_watts``: mean power of its GPUs, estimated;
+    ``None`` in plans of releases that did not say it.
     """
 
     model: int
@@ -108,6 +109,7 @@ class ReplicaGroup:
     output_tokens_per_s: Interval
     limited_s: LimitedLatencies
     transfer: CacheTransfer | None = None
+    drawn_watts: Interval | None = None
 
     @property
     def gpus(self) -> int:

@@ -95,6 +95,8 @@ def _budget_rules(plan: ServingPlan, problem: ServingProblem) -> Iterator[str]:
     watts = sum(replica.watts(kinds) for replica in plan.replicas)
     if plan.gpus != gpus or not math.isclose(plan.power_watts, watts, rel_tol=TOLERANCE):
         yield f"The plan states {plan.gpus} GPUs, {plan.power_watts:g} W; its replicas have {gpus}, {watts:g} W."
+    if plan.drawn_watts is not None and plan.drawn_watts.high > watts * (1 + TOLERANCE):
+        yield f"The plan's GPUs draw {plan.drawn_watts.high:g} W at most, their boards and caps allow {watts:g} W."
     goal = problem.goal
     for replica in plan.replicas:
         cap, rated = replica.power_cap_watts, kinds[replica.gpu_kind].power_watts

@@ -221,7 +221,7 @@ def _busiest_ranks(slots: IntArray, routed: Routing, layout: ExpertLayout, choic
 
 
 def needs_of(routed: Routing, layer: int, served: FloatArray) -> FloatArray:
-    """(N,) how likely a token of a layer needs each node; ``served`` (E, 1, N): an expert's share that it serves."""
+    """(N,) how likely a token of a layer needs each node; ``served`` (E, 1, N) is a node's share of an expert."""
     experts, _, nodes = served.shape
     by_node = np.zeros((3, 1, nodes))
     case = routed.case(layer, ExpertLayout(1, 1, experts), (0.0, 1.0, 0.0), 0.0)

@@ -17,7 +17,16 @@ from solver.experts.dispatch import RouterRule
 from solver.serving.bunching import Bunching, bunching_of
 from solver.serving.crossing import even_crossing
 from solver.serving.expert_balance import routed_crossing, routed_imbalance
-from solver.serving.loads import FloatArray, Loads, WorkerLinks, loads_of, row_of, stack, with_adapters
+from solver.serving.loads import (
+    FloatArray,
+    Loads,
+    WorkerLinks,
+    loads_of,
+    row_of,
+    stack,
+    with_adapters,
+    with_cap,
+)
 from solver.serving.memory import WorkerMemory, worker_memory
 from solver.serving.mixes import Kinds, Moments, kinds_of, mix_of, moments_of
 from solver.serving.rates import Properties, Rates
@@ -44,7 +53,7 @@ class ServingCase:
 
     ``links`` join the GPUs of a worker; ``transfer_bytes_per_s`` is what one request's cache gets on its way
     between split workers.  ``client`` names how a measured load was made, empty for a user's own.  ``own``: rates
-    of the engine from own measurements.
+    of the engine from own measurements.  ``power_cap_watts``: cap of each GPU.
     """
 
     architecture: Architecture
@@ -55,6 +64,7 @@ class ServingCase:
     transfer_bytes_per_s: float = 25e9
     client: str = ""
     own: OwnRates | None = None
+    power_cap_watts: float | None = None
 
     @property
     def concurrency(self) -> float:
@@ -189,6 +199,7 @@ def _loads(case: ServingCase, pool: Pool, phase: str) -> Loads:
         more = routing.slots(ranks) / routing.workloads[0].experts - 1.0
         stored = loads.stored_bytes + more * loads.expert_bytes * loads.largest_stage
         loads = replace(loads, stored_bytes=stored)
+    loads = with_cap(loads, case.gpu, case.power_cap_watts)
     return with_adapters(loads, case.architecture, pool.worker.tensor, case.workload.adapters)
 
 

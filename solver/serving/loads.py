@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cluster_models.cluster.gpus import GpuKind
+from cluster_models.cluster.power import GRID, cap_share, power_curve
 from cluster_models.model.architecture import Architecture
 from cluster_models.serving.adapters import ServedAdapters
 from cluster_models.serving.workload import WeightFormat, Worker
@@ -96,6 +97,11 @@ class Loads:
     """Excess load of the busiest of many expert ranks, NaN where the fitted one holds."""
     crossing: FloatArray
     """Other domains that a token needs for its experts, on the busiest where they were counted."""
+    power_cap: FloatArray
+    """Share of the board's power that a cap leaves, 1 without any."""
+    capped_compute: FloatArray
+    capped_memory: FloatArray
+    """Shares (n, ``GRID``) of their rates that products and reads keep at shares of the power they draw."""
 
 
 def stack(cases: Sequence[Loads]) -> Loads:
@@ -184,7 +190,18 @@ def loads_of(
         / a.layers,
         **dict.fromkeys(("adapters", "adapters_held", "adapter_bytes", "adapter_linears"), 0),
     }
-    return Loads(**{name: np.array([float(value)]) for name, value in values.items()})
+    free = np.ones((1, len(GRID)))
+    arrays = {name: np.array([float(value)]) for name, value in values.items()}
+    return Loads(**arrays, power_cap=np.ones(1), capped_compute=free, capped_memory=free)
+
+
+def with_cap(loads: Loads, gpu: GpuKind, cap_watts: float | None) -> Loads:
+    """Loads of a worker (1,) under a power cap; raises ``InvalidWorkload`` for one that is too low to be priced."""
+    if (cap := cap_share(gpu, cap_watts)) == 1.0:
+        return loads
+    curve = power_curve(gpu.name)
+    rates = {"capped_compute": np.array([curve.compute]), "capped_memory": np.array([curve.memory])}
+    return replace(loads, power_cap=np.array([cap]), **rates)
 
 
 def with_adapters(loads: Loads, architecture: Architecture, tensor: int, adapters: ServedAdapters | None) -> Loads:

@@ -44,7 +44,7 @@ from solver.serving.planning.zones import zones_of
 from solver.serving.problem import ServingProblem
 from solver.serving.replay import replayed
 
-SERVING_MODEL_VERSION = "4"
+SERVING_MODEL_VERSION = "5"
 """Changes whenever the same inputs may give other predicted latencies."""
 
 

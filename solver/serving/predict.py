@@ -19,6 +19,7 @@ from cluster_models.serving.traces import Trace
 from cluster_models.serving.workload import Pool, ServingWorkload
 from solver.serving.arrivals import open_state
 from solver.serving.cases import Arrays, ServingCase, arrays_of, steady_of
+from solver.serving.draw import drawn_watts
 from solver.serving.memory import WorkerMemory
 from solver.serving.percentiles import (
     limited_latencies,
@@ -63,7 +64,7 @@ class ServingPrediction:
     the time to the first token that a request waits because caches or the engine's limit are full.
     ``most_requests`` are those that the deployment holds at once.  ``missed_limits`` names limits of the workload
     that are not met, by the mean or by the percentile that the workload states; ``*_percentiles`` are those between
-    requests, and of ``classes``.
+    requests, and of ``classes``.  ``drawn_watts``: mean power of all GPUs.
     """
 
     fits: bool
@@ -83,6 +84,7 @@ class ServingPrediction:
     missed_limits: tuple[str, ...]
     first_token_percentiles: Percentiles
     token_percentiles: Percentiles
+    drawn_watts: Interval
     classes: tuple[ClassPercentiles, ...] = ()
 
 
@@ -128,6 +130,7 @@ def predict_serving(case: ServingCase, effects: Effects | Fitted | None = None) 
         missed_limits=tuple(_missed(workload, limited.tolist())),
         first_token_percentiles=first_percentiles,
         token_percentiles=token_percentiles,
+        drawn_watts=drawn_watts(case, arrays, steady),
         classes=tuple(
             ClassPercentiles(name, *percentiles_of(steady, arrays.kinds, index + 1))
             for index, name in enumerate(workload.class_names)

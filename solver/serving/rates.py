@@ -271,7 +271,8 @@ class HeldOut:
     """Errors on measured rows whose whole ``group`` the fit did not see, of one ``figure``.
 
     Relative errors predicted / measured - 1, but ``log_spread``: four rows in five lie within this of their
-    prediction, as |log(predicted / measured)|.
+    prediction, as |log(predicted / measured)|.  ``all_``: with rows that contradict one another, which the other
+    figures leave out.
     """
 
     group: str
@@ -282,6 +283,9 @@ class HeldOut:
     p90_error: float
     bias: float
     log_spread: float
+    all_rows: int
+    all_median_error: float
+    all_mean_error: float
 
 
 @cache

@@ -12,6 +12,7 @@ import numpy as np
 
 from cluster_models.serving.adapters import ELEMENT_BYTES
 from solver.serving.loads import FloatArray, Loads
+from solver.serving.power import under_cap
 from solver.serving.rates import Rates
 
 ROOFLINE: Final = 3.0
@@ -72,7 +73,8 @@ def decode_step(
         sequences / loads.attention_data,
         rates.layer_s,
     )
-    return _times(one, rates.decode_factor, loads.adapter_linears * ADAPTER_LINEAR_S)
+    step = _times(one, rates.decode_factor, loads.adapter_linears * ADAPTER_LINEAR_S)
+    return under_cap(step, loads, lambda own, other: decode_step(own, other, sequences, context, drafts, windowed))
 
 
 def prefill_step(
@@ -95,7 +97,12 @@ def prefill_step(
     attention = flops / (loads.attention_peak * rates.attention_share)
     rank = prompts * tokens / chunks
     one = _step(loads, rates, rank, rank * ranks, attention / chunks, prompts, rates.prefill_layer_s)
-    return _times(one, chunks * rates.prefill_factor, chunks * loads.adapter_linears * ADAPTER_LINEAR_S)
+    step = _times(one, chunks * rates.prefill_factor, chunks * loads.adapter_linears * ADAPTER_LINEAR_S)
+    return under_cap(
+        step,
+        loads,
+        lambda own, other: prefill_step(own, other, tokens, ranks, chunks, prompts, context, attention),
+    )
 
 
 def prompt_flops(loads: Loads, tokens: FloatArray) -> FloatArray:

@@ -54,6 +54,7 @@ def _figures(found: ServingPredictionDocument) -> tuple[tuple[str, str], ...]:
         ("output", f"{_range(found.output_tokens_per_s)} tokens/s"),
         ("output of a GPU", f"{each}, {plural(found.gpus, 'GPU')} on {plural(len(found.nodes), 'node')}"),
         ("requests", f"{found.requests_per_s:,.3g} a second, {found.concurrency:,.4g} in flight"),
+        ("power drawn, estimated", f"{_range(found.drawn_watts)} W"),
         ("largest batch", f"{count(found.most_requests)} requests at once in all"),
     )
 

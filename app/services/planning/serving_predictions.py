@@ -13,7 +13,6 @@ from app.services.planning.requests import ServingPredictionRequest
 from app.services.planning.stored_counts import with_stored_counts
 from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.cluster.catalogue import gpu_kind
-from cluster_models.cluster.power import capped
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.model.architecture import Architecture
@@ -42,7 +41,8 @@ def predict_serving_configuration(
     links, transfer = worker_links(snapshot, nodes, pools)
     case = ServingCase(
         architecture=architecture,
-        gpu=capped(gpu_kind(nodes[0].gpu_kind), workload.gpu_power_cap_watts),
+        gpu=gpu_kind(nodes[0].gpu_kind),
+        power_cap_watts=workload.gpu_power_cap_watts,
         links=links,
         workload=load,
         configuration=pools,

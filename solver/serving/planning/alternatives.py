@@ -89,7 +89,7 @@ def _objective(prices: Priced, zones: Sequence[Zone], goal: ServingGoal, plan: S
         return outputs * sum(each.requests_per_s for each in plan)
     if goal.objective.is_maximum:
         return outputs * sum(each.most_requests_per_s for each in plan)
-    costs = {(zone.gpu.name, zone.cap_watts): gpu_cost(zone.gpu, goal) for zone in zones}
+    costs = {(zone.gpu.name, zone.cap_watts): gpu_cost(zone, goal) for zone in zones}
     return sum(costs[_kind(each)] * each.gpus for each in plan)
 
 
@@ -153,12 +153,12 @@ def _enough(
         total = prices.served.workload.output_tokens * copies * rate
         return _Alone(row, copies, room if load == 0 else min(room, load / copies), total)
     number = math.ceil(load / room)
-    return _Alone(row, number, load / number, number * group.gpus * gpu_cost(zones[group.zone].gpu, goal))
+    return _Alone(row, number, load / number, number * group.gpus * gpu_cost(zones[group.zone], goal))
 
 
 def _copies(group: Group, site: Site, zones: Sequence[Zone], goal: ServingGoal) -> int:
     """How many of a group fit into its zone and the budgets of the goal."""
-    watts = zones[group.zone].gpu.power_watts
+    watts = zones[group.zone].watts
     most = goal.max_gpus or math.inf, (goal.max_power_watts or math.inf) / watts
     return int(min(_copies_in(group, site, zones), min(most) // group.gpus))
 
@@ -200,6 +200,7 @@ def _case(prices: Priced, zone: Zone, group: Group, load: float) -> ServingCase:
     return ServingCase(
         architecture=prices.served.architecture,
         gpu=zone.gpu,
+        power_cap_watts=zone.cap_watts,
         links=zone.links(max(each.islands for each in shapes), max(each.slot for each in shapes)),
         workload=replace(workload, concurrency=load)
         if workload.concurrency is not None

@@ -47,6 +47,7 @@ def replica_groups(
                 output_tokens_per_s=prediction.output_tokens_per_s,
                 limited_s=LimitedLatencies.of(settled.at.limited_s[row].tolist(), served.workload.class_names),
                 transfer=_transfer(case, placed),
+                drawn_watts=prediction.drawn_watts,
             )
         )
     return groups, all(prediction.measured_engine for prediction in known.values())
@@ -63,6 +64,7 @@ def case_of(served: ServedModel, placed: PlacedGroup, zone: Zone, load: float) -
     return ServingCase(
         architecture=served.architecture,
         gpu=zone.gpu,
+        power_cap_watts=zone.cap_watts,
         links=_links(placed, zone),
         workload=own,
         configuration=placed.group.configuration,

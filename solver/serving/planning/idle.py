@@ -59,7 +59,7 @@ def _reason(
     if not fitting:
         return IdleReason.TOO_FEW
     taken = sum(len(gpus) for gpus in used.values())
-    if all(_is_over(goal, taken, watts, group, zones[group.zone].gpu.power_watts) for group in fitting):
+    if all(_is_over(goal, taken, watts, group, zones[group.zone].watts) for group in fitting):
         return IdleReason.BUDGET
     return IdleReason.NO_GAIN
 

@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.cluster.gpus import GpuKind
 from cluster_models.serving.goal import ServedModel, ServingGoal, ServingMode, ServingObjective
 from solver.candidates import IntArray
 from solver.serving.cases import Arrays
@@ -158,7 +157,7 @@ def capacities(prices: Priced, groups: IntArray) -> Points:
 
 def offers_of(prices: Priced, zones: Sequence[Zone], goal: ServingGoal) -> list[Offer]:
     """Offers of the groups that meet the limits, without those that another on the same islands replaces."""
-    costs = [gpu_cost(zones[group.zone].gpu, goal) for group in prices.groups]
+    costs = [gpu_cost(zones[group.zone], goal) for group in prices.groups]
     able = np.flatnonzero((prices.top >= 0) & np.isfinite(costs))
     if not len(able):
         return []
@@ -189,14 +188,14 @@ def _costs(
     """Coefficient of one group in the objective, a minimum, at each rate."""
     if goal.objective.is_maximum:
         return -prices.served.weight * prices.served.workload.output_tokens * requests_per_s
-    return np.full(len(requests_per_s), gpu_cost(zones[group.zone].gpu, goal) * group.gpus)
+    return np.full(len(requests_per_s), gpu_cost(zones[group.zone], goal) * group.gpus)
 
 
-def gpu_cost(gpu: GpuKind, goal: ServingGoal) -> float:
+def gpu_cost(zone: Zone, goal: ServingGoal) -> float:
     """Coefficient of one GPU in an objective that is a minimum; infinite without a price where it is cost."""
     if goal.objective is ServingObjective.COST:
-        return math.inf if gpu.price_usd_per_hour is None else gpu.price_usd_per_hour
-    return gpu.power_watts if goal.objective is ServingObjective.POWER else 1.0
+        return math.inf if zone.gpu.price_usd_per_hour is None else zone.gpu.price_usd_per_hour
+    return zone.watts if goal.objective is ServingObjective.POWER else 1.0
 
 
 def _at_loads(prices: Priced, able: IntArray) -> list[Offer]:

@@ -149,7 +149,7 @@ def build_program(
     patterns = _pattern_rows(builder, parts, classes)
     for limit, price in (
         (goal.max_gpus, lambda group: float(group.gpus)),
-        (goal.max_power_watts, lambda group: group.gpus * zones[group.zone].gpu.power_watts),
+        (goal.max_power_watts, lambda group: group.gpus * zones[group.zone].watts),
     ):
         terms = [(int(number[j]), price(offer.group)) for j, offer in enumerate(offers)]
         limits.append(None if limit is None else builder.add_row(terms, upper=limit))

@@ -8,7 +8,6 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.cluster.power import capped
 from cluster_models.serving.goal import ServedModel, ServingGoal, ServingObjective
 from solver.serving.cluster_links import MESSAGE_BYTES
 from solver.serving.planning.groups import Group
@@ -84,8 +83,7 @@ def own_zone(placed: PlacedGroup, site: Site) -> Zone:
     members = [site.islands[island] for island in islands]
     kind = members[0].gpu_kind
     paces = site.bytes_per_s(kind) / max(member.inside for member in members)
-    gpu = capped(site.snapshot.cluster.gpu_kinds[kind], placed.group.cap_watts)
-    gpu = slowed(gpu, max(member.slowdown for member in members))
+    gpu = slowed(site.snapshot.cluster.gpu_kinds[kind], max(member.slowdown for member in members))
     pairs = [
         (a.island, b.island)
         for replica in placed.replicas
@@ -124,4 +122,4 @@ def _objective(
     """The share of the model's groups in the objective."""
     if goal.objective.is_maximum:
         return served.weight * served.workload.output_tokens * float(points.requests_per_s.sum())
-    return sum(gpu_cost(zone.gpu, goal) * each.group.gpus for each, zone in zip(groups, zones, strict=True))
+    return sum(gpu_cost(zone, goal) * each.group.gpus for each, zone in zip(groups, zones, strict=True))

@@ -53,7 +53,7 @@ def exact_demand(prices: Priced) -> Demand:
 
 def stay_offers(prices: Priced, zones: Sequence[Zone], goal: ServingGoal, stay_s: float) -> list[Offer]:
     """Offers of the groups within the limits at all their loads; costs are stays over ``stay_s``."""
-    costs = np.array([gpu_cost(zones[group.zone].gpu, goal) for group in prices.groups])
+    costs = np.array([gpu_cost(zones[group.zone], goal) for group in prices.groups])
     able = np.flatnonzero((prices.top >= 0) & np.isfinite(costs))
     if not len(able):
         return []
@@ -63,7 +63,7 @@ def stay_offers(prices: Priced, zones: Sequence[Zone], goal: ServingGoal, stay_s
 
 def gpu_costs(offers: Sequence[Offer], zones: Sequence[Zone], goal: ServingGoal) -> FloatArray:
     """Share (J,) of one of each group in an objective that is a minimum."""
-    return np.array([gpu_cost(zones[each.group.zone].gpu, goal) * each.group.gpus for each in offers])
+    return np.array([gpu_cost(zones[each.group.zone], goal) * each.group.gpus for each in offers])
 
 
 def _closed(prices: Priced, able: IntArray, stay_s: float) -> Iterator[Offer]:

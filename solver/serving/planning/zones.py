@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 
 from cluster_models.cluster.gpus import GpuKind
-from cluster_models.cluster.power import capped
 from solver.serving.cluster_links import MESSAGE_BYTES
 from solver.serving.loads import FloatArray, WorkerLinks
 from solver.serving.planning.islands import Island, Site
@@ -32,7 +31,7 @@ class Zone:
     """Islands (by number) of one GPU kind at one price; ``gpu`` as slow as they are.
 
     ``crossing_s[m]``: seconds of a large message between the islands of a worker on m of them, all GPUs sending.
-    ``cap_watts``: power cap of the GPUs, which ``gpu`` is as fast as under.
+    ``cap_watts``: power cap of the GPUs.
     ``speed``: number of the zone of all islands as fast or faster; whole zones come first, at their own numbers.
     """
 
@@ -55,6 +54,11 @@ class Zone:
             cross_bytes_per_s=MESSAGE_BYTES / crossing,
             cross_latency_s=self.crossing_latency_s,
         )
+
+    @property
+    def watts(self) -> float:
+        """Power of a GPU: its board's, or the cap."""
+        return self.cap_watts or self.gpu.power_watts
 
     @property
     def transfer_bytes_per_s(self) -> float:
@@ -97,9 +101,7 @@ def zones_of(site: Site, *, optimistic: bool) -> tuple[Zone, ...]:
         else:
             sets = [tuple(members), *_clusters(site, members)]
             zones = [_zone(site, gpu, each, paces, is_whole=each is sets[0]) for each in sets]
-        found += (
-            [replace(zone, gpu=capped(zone.gpu, cap), cap_watts=cap) for zone in zones] for cap in site.caps[kind]
-        )
+        found += ([replace(zone, cap_watts=cap) for zone in zones] for cap in site.caps[kind])
     numbered = [replace(zone, speed=speed) for speed, zones in enumerate(found) for zone in zones]
     return tuple(sorted(numbered, key=lambda zone: not zone.is_whole))
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from app.presentation.serving_plan import headline, serving_proof
 from app.presentation.serving_tables import loss_words, other_shapes, pool_rows
 from cluster_models.routing.counts import ExpertLoads
+from cluster_models.serving.figures import Interval
 from cluster_models.serving.plan import LossReason, ServingAlternative
 from cluster_models.serving.routing import ServedRouting
 from cluster_models.serving.workload import Pool, ServingConfiguration, Worker
@@ -49,3 +50,6 @@ def test_power_caps_stand_behind_the_kind_of_gpu() -> None:
     assert headline(slow)[-2][0] == "power by data sheets and caps"
     joules = f"{plan.power_watts / plan.tokens_per_s:,.3g} J a token at most"
     assert headline(plan)[-1] == ("energy of output", joules)
+    known = replace(plan, groups=tuple(replace(each, drawn_watts=Interval(2e3, 1e3, 3e3)) for each in plan.groups))
+    values = [f"{len(plan.groups) * watts / plan.tokens_per_s:,.3g}" for watts in (2e3, 1e3, 3e3)]
+    assert headline(known)[-1][1].startswith(f"{values[0]} J a token ({values[1]} to {values[2]}), at most ")

@@ -78,7 +78,7 @@ def test_tokens_cross_to_the_nodes_that_their_experts_need() -> None:
 def test_nodes_that_hold_groups_unevenly_are_needed_as_drawn_tokens_need_them(
     groups: int, gpus: tuple[int, int]
 ) -> None:
-    """Every set of two of six experts alike, groups cut from the GPUs by hand: a node is needed by all that reach it."""
+    """Every two of six experts alike, groups cut from the GPUs by hand: tokens need all nodes of their groups."""
     stage, node = gpus
     if stage % groups:
         return
@@ -90,7 +90,7 @@ def test_nodes_that_hold_groups_unevenly_are_needed_as_drawn_tokens_need_them(
     by_expert = [nodes_of[expert * groups // 6] for expert in range(6)]
     pairs = [by_expert[a] | by_expert[b] for a in range(6) for b in range(a)]
     needs = np.array([np.mean([each in pair for pair in pairs]) for each in range(len(sizes))])
-    busiest = max(max(needs.sum() - needs), max(needs * (stage - sizes) / sizes))
+    busiest = max(*(needs.sum() - needs), *(needs * (stage - sizes) / sizes))
     even = _routing(("a", [1.0] * 6))
     found = routed_crossing(even, RouterRule(2), "decode", groups, gpus, split=True)
     assert found == pytest.approx(busiest, rel=1e-3)

@@ -36,7 +36,7 @@ def test_no_choice_of_caps_beats_the_program() -> None:
     for count in range(1, 5):
         for choice in combinations_with_replacement(able, count):
             gpus = sum(prices.groups[row].gpus for row in choice)
-            watts = sum(prices.groups[row].gpus * zones[prices.groups[row].zone].gpu.power_watts for row in choice)
+            watts = sum(prices.groups[row].gpus * zones[prices.groups[row].zone].watts for row in choice)
             if gpus <= 4 and watts <= 1900.0:
                 best = max(best, 1024 * sum(float(tops.requests_per_s[row]) for row in choice))
     plan = sound_plan(given)
