@@ -214,7 +214,10 @@ def _plain(code: str, context: Mapping[str, Any], value: object, message: str) -
         "less_than": (f"must be less than {context.get('lt')}", ""),
         "less_than_equal": (f"must be at most {context.get('le')}", ""),
         "finite_number": ("must be a finite number", "leave unknown values out"),
-        "int_type": (f"must be a whole number{'' if type(value) is float else f', not {_type_name(value)}'}", ""),
+        "int_type": (
+            f"must be a whole number{'' if type(value) is float else f', not {_type_name(value)}'}",
+            "a switch takes 1 or 0" if isinstance(value, bool) else "",
+        ),
         "int_from_float": ("must be a whole number", ""),
         "float_type": (f"must be a number, not {_type_name(value)}", ""),
         "string_type": (f"must be text, not {_type_name(value)}", "put it in quotes"),

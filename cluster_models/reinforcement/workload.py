@@ -103,7 +103,8 @@ def check_batch(prompts: int, samples: int, updates: int) -> None:
         raise InvalidWorkload("workload.prompts", prompts, problem, "lower prompts or samples_per_prompt")
     if prompts % updates:
         problem = f"must divide the {prompts} prompts of a step"
-        raise InvalidWorkload("workload.updates", updates, problem)
+        near = max(each for each in range(1, updates) if prompts % each == 0)
+        raise InvalidWorkload("workload.updates", updates, problem, f"give {near}")
 
 
 def sequence_tokens(prompt_tokens: Lengths, response_tokens: Lengths, given: int | None) -> int:

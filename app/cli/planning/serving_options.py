@@ -67,12 +67,11 @@ class ServingOptions:
     redundant: int | None = None
 
     def refuse_any(self) -> None:
-        """Raise ``InvalidInput`` for an option given: the workload is of training."""
-        names = {"--objective": self.objective, "--max-gpus": self.max_gpus, "--pin": self.pins}
-        others = {"--also": self.also, "--exports": self.exports, "--trace": self.trace}
-        for name, value in (*names.items(), *others.items(), ("--redundant", self.redundant)):
+        """Raise ``InvalidInput`` for an option given: the workload is not of serving."""
+        in_file = {"--objective": self.objective, "--max-gpus": self.max_gpus}
+        others = {"--pin": self.pins, "--also": self.also, "--exports": self.exports, "--trace": self.trace}
+        for name, value in (*in_file.items(), *others.items(), ("--redundant", self.redundant)):
             if value:
-                remedy = (
-                    "write it in the workload file" if name in {"--objective", "--max-gpus"} else "leave it out"
-                )
-                raise InvalidInput(name, str(value), "belongs to serving, the workload is of training", remedy)
+                shown = ", ".join(value) if isinstance(value, tuple) else str(value)
+                remedy = "leave it out" + ("; workload files of training have it" if name in in_file else "")
+                raise InvalidInput(name, shown, "belongs to workloads of serving", remedy)

@@ -143,8 +143,14 @@ def test_options_go_over_the_file(files: list[str], found: dict[str, Any], tmp_p
         (["--also", "llama-3.1-8b"], "is not MODEL=FILE"),
         (["--tokens", "15T"], "--tokens: belongs to training"),
         (["--robust"], "--robust: belongs to training"),
-        (["--workload", "training.yaml", "--objective", "gpus"], "--objective: belongs to serving"),
-        (["--workload", "training.yaml", "--exports", "x"], "--exports: belongs to serving"),
+        (
+            ["--workload", "training.yaml", "--objective", "gpus"],
+            "--objective: belongs to workloads of serving (got 'gpus')",
+        ),
+        (
+            ["--workload", "training.yaml", "--pin", "tensor=8"],
+            "--pin: belongs to workloads of serving (got 'tensor=8')",
+        ),
     ],
 )
 def test_bad_input_is_one_line(

@@ -83,7 +83,7 @@ def test_own_gpu_kinds_survive_the_round_trip() -> None:
         (with_node(gpu_cout=8), "nodes[0].gpu_cout", "did you mean 'gpu_count'?"),
         (with_node(gpu_count="8"), "nodes[0].gpu_count", "must be a whole number, not text"),
         (with_node(gpu_count=2.5), "nodes[0].gpu_count", "must be a whole number (got 2.5)"),
-        (with_node(gpu_count=True), "nodes[0].gpu_count", "must be a whole number, not true/false"),
+        (with_node(gpu_count=True), "nodes[0].gpu_count", "not true/false (got True); a switch takes 1 or 0"),
         (with_node(gpu_count=0), "nodes[0].gpu_count", "must be at least 1"),
         (with_node(gpu_count=None), "nodes[0].gpu_count", "is missing"),
         (with_node(nics=None), "nodes[0].nics", "is missing"),
