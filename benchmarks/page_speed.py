@@ -31,6 +31,7 @@ from app.serialization import jsonable
 from app.services.clusters import clusters
 from app.services.planning import plans, solves
 from app.services.planning.requests import PlanRequest
+from app.services.planning.submission import submit_plan
 from app.settings import Role, Settings
 from benchmarks.large_clusters import cluster_by_class, measured_link
 from solver.problem import SearchOptions
@@ -117,7 +118,7 @@ def _store(settings: Settings) -> str:
     asked = PlanRequest(cluster="large", model="llama-3.1-405b", workload=workload)
     with transaction(make_session_factory(engine)) as session:
         clusters.create_cluster(session, document=ClusterDocument.from_cluster(cluster, samples))
-        plan_id = plans.submit_plan(session, request=asked, default_limit_s=SEARCH_S, max_limit_s=SEARCH_S)
+        plan_id = submit_plan(session, request=asked, settings=settings)
         solves.begin_attempt(session, plan_id=plan_id)
         made = plan(plans.get_problem(session, plan_id=plan_id), SearchOptions(time_limit_s=SEARCH_S))
         solves.finish(session, plan_id=plan_id, status=PlanStatus.SUCCEEDED, result=jsonable(made))

@@ -35,12 +35,8 @@ from app.documents.reinforcement_plan import reinforcement_document
 from app.documents.serving_plan import serving_document
 from app.services.planning import fleet_plans, plans, reinforcement_plans, serving_plans
 from app.services.planning.plans import PlanRecord
-from app.services.planning.requests import (
-    AnyPlanRequest,
-    FleetPlanRequest,
-    ReinforcementPlanRequest,
-    ServingPlanRequest,
-)
+from app.services.planning.requests import AnyPlanRequest
+from app.services.planning.submission import submit_plan
 from app.services.preconditions import check_tag
 from cluster_models.reinforcement.plan import ReinforcementPlan
 from cluster_models.serving.plan import ServingPlan
@@ -60,23 +56,8 @@ def create_plan(
 
     Everything that can be refused at once is; then the solve waits for a free slot.
     """
-    settings = service.settings
-    limits = {"default_limit_s": settings.default_time_limit_s, "max_limit_s": settings.max_time_limit_s}
     with transaction(service.sessions) as session:
-        if isinstance(document, ServingPlanRequest):
-            plan_id = serving_plans.submit_serving_plan(
-                session, request=document, idempotency_key=idempotency_key, **limits
-            )
-        elif isinstance(document, ReinforcementPlanRequest):
-            plan_id = reinforcement_plans.submit_reinforcement_plan(
-                session, request=document, idempotency_key=idempotency_key, **limits
-            )
-        elif isinstance(document, FleetPlanRequest):
-            plan_id = fleet_plans.submit_fleet_plan(
-                session, request=document, idempotency_key=idempotency_key, **limits
-            )
-        else:
-            plan_id = plans.submit_plan(session, request=document, idempotency_key=idempotency_key, **limits)
+        plan_id = submit_plan(session, request=document, settings=service.settings, idempotency_key=idempotency_key)
         record = plans.get_plan(session, plan_id=plan_id)
     service.queue_plan(plan_id)
     response.headers["Location"] = address("plans", plan_id)

@@ -13,7 +13,7 @@ from app.services.clusters import clusters
 from app.services.field_paths import errors_under
 from app.services.planning import models, plans
 from app.services.planning.fleet_problems import fleet_job, offered_pools, own_pools
-from app.services.planning.planning_problems import fitted_of, requested_snapshot, search_options
+from app.services.planning.planning_problems import fitted_of, requested_snapshot
 from app.services.planning.requests import FleetPlanRequest
 from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.cluster.snapshot import ClusterSnapshot
@@ -24,24 +24,6 @@ from cluster_models.training.plan import Plan
 from solver.problem import SearchOptions
 
 _LONGEST_NAME = 200
-
-
-def submit_fleet_plan(
-    session: Session,
-    *,
-    request: FleetPlanRequest,
-    default_limit_s: float,
-    max_limit_s: float,
-    idempotency_key: str | None = None,
-) -> str:
-    """Store the fleet plan that a request asks for, once for each key; returns its id."""
-    options = search_options(request.options, default_limit_s=default_limit_s, max_limit_s=max_limit_s)
-
-    def make() -> str:
-        snapshot, problem = requested_problem(session, request=request)
-        return _create(session, snapshot, problem, options)
-
-    return plans.submit_once(session, request, idempotency_key, make)
 
 
 def requested_problem(session: Session, *, request: FleetPlanRequest) -> tuple[ClusterSnapshot, FleetProblem]:
@@ -62,7 +44,10 @@ def get_fleet_result(session: Session, *, plan_id: str) -> FleetPlan | NoFleetPl
     return plans.result_of(session, plan_id, PlanKind.FLEET, FleetPlan, NoFleetPlan)
 
 
-def _create(session: Session, snapshot: ClusterSnapshot, problem: FleetProblem, options: SearchOptions) -> str:
+def create_fleet_plan(
+    session: Session, *, snapshot: ClusterSnapshot, problem: FleetProblem, options: SearchOptions
+) -> str:
+    """Store a fleet plan to be made; returns its id.  The caller queues it once the transaction is committed."""
     names = ", ".join(dict.fromkeys(job.name for job in problem.jobs))[:_LONGEST_NAME]
     content = {"fleet": jsonable(problem)}
     return plans.add_row(session, PlanKind.FLEET, snapshot, names, content=content, options=options)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -14,23 +13,19 @@ from sqlalchemy.orm import Session, undefer
 from app.db.status import OPEN_STATUSES, PlanKind, PlanStatus
 from app.db.tables import PlanRow
 from app.serialization import jsonable, load
-from app.services import idempotency
 from app.services.clusters import snapshots
 from app.services.errors import NotReady
 from app.services.pagination import Page, newest_first
 from app.services.planning import solves, turns
 from app.services.planning.course import CoursePoint, course_of
-from app.services.planning.planning_problems import make_problem, search_options
-from app.services.planning.requests import PlanRequest, SearchRequest
 from app.services.rows import row_by_id
-from cluster_models.calibration.fitted import FittedParameters
 from cluster_models.cluster.snapshot import ClusterSnapshot
 from cluster_models.cluster.topology import Cluster
-from cluster_models.model.architecture import Architecture
-from cluster_models.routing.counts import ExpertLoads
 from cluster_models.training.plan import NoPlan, Plan
 from cluster_models.training.workload import TrainingWorkload
 from solver.problem import PlanningProblem, Progress, SearchOptions
+from solver.reinforcement.problem import ReinforcementProblem
+from solver.serving.problem import ServingProblem
 
 Found = TypeVar("Found")
 Refused = TypeVar("Refused")
@@ -74,15 +69,14 @@ class PlanRecord:
 
 def create_plan(session: Session, *, problem: PlanningProblem, options: SearchOptions) -> str:
     """Store a plan to be made; returns its id.  The caller queues it once the transaction is committed."""
-    content = {
-        "architecture": jsonable(problem.architecture),
-        "workload": jsonable(problem.workload),
-        "fitted": jsonable(problem.fitted),
-        "routing": jsonable(problem.routing),
-        "keep_expert_order": problem.keep_expert_order,
-    }
     name = problem.architecture.name
+    content = content_of(problem)
     return add_row(session, PlanKind.TRAINING, problem.snapshot, name, content=content, options=options)
+
+
+def content_of(problem: PlanningProblem | ServingProblem | ReinforcementProblem) -> dict[str, Any]:
+    """The fields of a problem as a row has them: all but the snapshot, which has a row of its own."""
+    return {each.name: jsonable(getattr(problem, each.name)) for each in fields(problem) if each.name != "snapshot"}
 
 
 def add_row(
@@ -110,35 +104,6 @@ def add_row(
     )
     session.flush()
     return plan_id
-
-
-def submit_plan(
-    session: Session,
-    *,
-    request: PlanRequest,
-    default_limit_s: float,
-    max_limit_s: float,
-    idempotency_key: str | None = None,
-) -> str:
-    """Store the plan that a request asks for, once for each key; returns its id."""
-    options = search_options(request.options, default_limit_s=default_limit_s, max_limit_s=max_limit_s)
-
-    def make() -> str:
-        return create_plan(session, problem=make_problem(session, request=request), options=options)
-
-    return submit_once(session, request, idempotency_key, make)
-
-
-def submit_once(session: Session, request: SearchRequest, key: str | None, make: Callable[[], str]) -> str:
-    """Id of the plan of any kind that ``make`` stores, or that the same request under the key stored before."""
-    keyed = idempotency.keyed("plan", key, request)
-
-    def make_in_turn() -> str:
-        plan_id = make()
-        turns.take_turn(session, plan_id=plan_id, background=request.background)
-        return plan_id
-
-    return idempotency.once(session, keyed, make=make_in_turn, find=lambda plan_id: _row(session, plan_id))
 
 
 def get_plan(session: Session, *, plan_id: str) -> PlanRecord:
@@ -173,14 +138,8 @@ def list_plans_with_experts(session: Session, *, newest: int) -> list[PlanRecord
 def get_problem(session: Session, *, plan_id: str) -> PlanningProblem:
     """Problem of a plan of training: the snapshot, the model and the workload; raises ``NotReady``."""
     row = row_of_kind(session, plan_id, PlanKind.TRAINING)
-    return PlanningProblem(
-        snapshot=snapshots.get_snapshot(session, snapshot_id=row.snapshot_id),
-        architecture=load(Architecture, row.problem["architecture"]),
-        workload=load(TrainingWorkload, row.problem["workload"]),
-        fitted=_load_fitted(row.problem.get("fitted")),
-        routing=load(tuple[ExpertLoads, ...], row.problem.get("routing", [])),
-        keep_expert_order=row.problem.get("keep_expert_order", False),
-    )
+    snapshot = snapshots.get_snapshot(session, snapshot_id=row.snapshot_id)
+    return load(PlanningProblem, row.problem | {"snapshot": snapshot})
 
 
 def get_subject(session: Session, *, plan_id: str) -> tuple[TrainingWorkload, Cluster]:
@@ -296,10 +255,6 @@ def _record(row: PlanRow) -> PlanRecord:
         rescues=row.rescues,
         is_stopping=row.stop_asked and row.status in OPEN_STATUSES,
     )
-
-
-def _load_fitted(fitted: dict[str, Any] | None) -> FittedParameters | None:
-    return None if fitted is None else load(FittedParameters, fitted)
 
 
 def _load_progress(progress: dict[str, Any] | None) -> Progress | None:

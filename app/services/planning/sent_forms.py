@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from sqlalchemy import select
@@ -12,7 +11,8 @@ from app.db.locks import one_at_a_time
 from app.db.status import OPEN_STATUSES
 from app.db.tables import PlanRow
 from app.serialization import canonical
-from app.services.planning.requests import SearchRequest
+from app.services.planning.requests import AnyPlanRequest
+from app.services.planning.submission import submit_plan
 from app.services.rows import row_by_id
 from app.settings import Settings
 
@@ -20,12 +20,11 @@ _LOOKED_AT: Final = 8
 """Newest open plans of a model on a cluster that are compared: whoever sends twice does it at once."""
 
 
-def sent_once(session: Session, settings: Settings, request: SearchRequest, submit: Callable[..., str]) -> str:
+def sent_once(session: Session, settings: Settings, request: AnyPlanRequest) -> str:
     """Id of the plan of a request: one of the same problem that waits or runs, else a new one."""
     one_at_a_time(session, "plan form")
-    limits = {"default_limit_s": settings.default_time_limit_s, "max_limit_s": settings.max_time_limit_s}
     with session.begin_nested() as savepoint:
-        made = submit(session, request=request, **limits)
+        made = submit_plan(session, request=request, settings=settings)
         if (found := _the_same(session, made)) is not None:
             savepoint.rollback()
             return found

@@ -11,38 +11,20 @@ from sqlalchemy.orm import Session
 from app.db.engine import SessionFactory
 from app.db.status import PlanKind, PlanStatus
 from app.db.tables import PlanRow
-from app.serialization import jsonable, load
+from app.serialization import load
 from app.services.clusters import snapshots
 from app.services.field_paths import errors_under
 from app.services.planning import models, plans
-from app.services.planning.planning_problems import fitted_of, requested_snapshot, search_options
-from app.services.planning.requests import ServingPlanRequest, ServingProblemRequest
+from app.services.planning.planning_problems import fitted_of, requested_snapshot
+from app.services.planning.requests import ServingProblemRequest
 from app.services.planning.serving_problems import Wanted, serving_problem
 from app.services.planning.stored_counts import with_stored_counts
-from cluster_models.serving.goal import ServedModel, ServingGoal
 from cluster_models.serving.plan import ServingPlan
 from cluster_models.serving.refusal import NoServingPlan
 from solver.problem import SearchOptions
 from solver.serving.problem import ServingProblem
 
 _LONGEST_NAME = 200
-
-
-def submit_serving_plan(
-    session: Session,
-    *,
-    request: ServingPlanRequest,
-    default_limit_s: float,
-    max_limit_s: float,
-    idempotency_key: str | None = None,
-) -> str:
-    """Store the plan that a request asks for, once for each key; returns its id."""
-    options = search_options(request.options, default_limit_s=default_limit_s, max_limit_s=max_limit_s)
-
-    def make() -> str:
-        return create_serving_plan(session, problem=requested_problem(session, request=request), options=options)
-
-    return plans.submit_once(session, request, idempotency_key, make)
 
 
 def requested_problem(session: Session, *, request: ServingProblemRequest) -> ServingProblem:
@@ -69,18 +51,15 @@ def unstored_serving_problem(sessions: SessionFactory, *, request: ServingProble
 def create_serving_plan(session: Session, *, problem: ServingProblem, options: SearchOptions) -> str:
     """Store a plan to be made; returns its id.  The caller queues it once the transaction is committed."""
     names = ", ".join(served.architecture.name for served in problem.models)[:_LONGEST_NAME]
-    content = {"models": jsonable(problem.models), "goal": jsonable(problem.goal)}
+    content = plans.content_of(problem)
     return plans.add_row(session, PlanKind.SERVING, problem.snapshot, names, content=content, options=options)
 
 
 def get_serving_problem(session: Session, *, plan_id: str) -> ServingProblem:
     """Problem of a plan of serving; raises ``NotReady`` for one of training."""
     row = plans.row_of_kind(session, plan_id, PlanKind.SERVING)
-    return ServingProblem(
-        snapshot=snapshots.get_snapshot(session, snapshot_id=row.snapshot_id),
-        models=load(tuple[ServedModel, ...], row.problem["models"]),
-        goal=load(ServingGoal, row.problem["goal"]),
-    )
+    snapshot = snapshots.get_snapshot(session, snapshot_id=row.snapshot_id)
+    return load(ServingProblem, row.problem | {"snapshot": snapshot})
 
 
 def get_serving_result(session: Session, *, plan_id: str) -> ServingPlan | NoServingPlan | None:

@@ -55,7 +55,7 @@ def ask_for_fleet_plan(request: Request, data: Annotated[FormData, Depends(sent_
         options = read_document(OptionsDocument, {"time_limit_s": limit}, what="options")
         return FleetPlanRequest(cluster=values["cluster"], options=options, **dict(asked))
 
-    answer = ask_for_plan(service_of(request), read, fleet_plans.submit_fleet_plan)
+    answer = ask_for_plan(service_of(request), read)
     return _form(request, values, answer) if isinstance(answer, list) else answer
 
 

@@ -143,7 +143,6 @@ FORM: Final = PlanForm(
     route="new_plan",
     blank=blank,
     request_of=plan_request,
-    submit=plans.submit_plan,
     label=label,
     at_fields=_at_fields,
     page=_form,

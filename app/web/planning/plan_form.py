@@ -40,7 +40,6 @@ class PlanForm:
     blank: Callable[..., Typed]
     request_of: Callable[[Typed], Any]
     """Raises ``InvalidInput``."""
-    submit: Callable[..., str]
     label: Callable[[str], str]
     at_fields: Callable[[InvalidInput, Typed], tuple[FormProblem, ...]]
     page: Callable[[Request, Session, Typed, tuple[FormProblem, ...], FormOutlook | None], Response]
@@ -53,7 +52,7 @@ class PlanForm:
         """Store and queue the plan that the form asks for, if it was not sent before; returns its id."""
         asked = self.request_of(values)
         with transaction(service.sessions) as session:
-            plan_id = sent_once(session, service.settings, asked, self.submit)
+            plan_id = sent_once(session, service.settings, asked)
         service.queue_plan(plan_id)
         return plan_id
 

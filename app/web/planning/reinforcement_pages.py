@@ -72,7 +72,7 @@ def ask_for_reinforcement_plan(request: Request, data: Annotated[FormData, Depen
         }
         return read_document(ReinforcementPlanRequest, asked, what="request")
 
-    answer = ask_for_plan(service_of(request), read, reinforcement_plans.submit_reinforcement_plan)
+    answer = ask_for_plan(service_of(request), read)
     return _form(request, values, answer) if isinstance(answer, list) else answer
 
 

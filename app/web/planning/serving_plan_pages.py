@@ -178,7 +178,6 @@ FORM: Final = PlanForm(
     route="new_serving_plan",
     blank=blank_serving,
     request_of=serving_request,
-    submit=serving_plans.submit_serving_plan,
     label=LABELS.__getitem__,
     at_fields=_at_fields,
     page=_form,

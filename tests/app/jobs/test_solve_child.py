@@ -72,7 +72,7 @@ def test_enough_is_heard_once_a_plan_is_known(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(solve_child, "ENOUGH", enough)
     monkeypatch.setattr(solve_child, "plan", plan)
     for _ in range(2):
-        solve_child.solve(solve_child.Request(SMALL, SearchOptions()), io.StringIO())
+        solve_child.solve(SMALL, SearchOptions(), solve_child.Talk(io.StringIO()))
         enough.set()
     assert heard == [False, False, False, True]
 
