@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
-from typing import Any, Final, TypeVar, cast
+from functools import cache, lru_cache
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +65,7 @@ class CandidateBatch:
 
     def take(self, index: IntArray | BoolArray) -> CandidateBatch:
         """The rows that ``index`` selects."""
-        return CandidateBatch(*(getattr(self, name)[index] for name in names_of(CandidateBatch)))
+        return CandidateBatch(*[getattr(self, name)[index] for name in names_of(CandidateBatch)])
 
     @property
     def runs(self) -> PipelineSchedule:
@@ -84,12 +84,17 @@ class CandidateBatch:
     def model_order(self, chunks: int) -> IntArray:
         """The columns of all ``chunks`` of such candidates in the order in which the model runs through them."""
         pipeline = int(self.pipeline[0])
-        return np.array(model_columns(self.runs, pipeline, chunks // pipeline), dtype=np.int64)
+        return _model_order(self.runs, pipeline, chunks // pipeline)
 
     @property
     def expert_block(self) -> IntArray:
         """(n,) consecutive ranks of a stage that hold every expert once between them."""
         return self.expert * self.expert_tensor
+
+
+@lru_cache(maxsize=4096)
+def _model_order(schedule: PipelineSchedule, pipeline: int, virtual: int) -> IntArray:
+    return np.array(model_columns(schedule, pipeline, virtual), dtype=np.int64)
 
 
 @cache
@@ -120,19 +125,19 @@ def select_rows(values: Value, rows: IntArray | BoolArray | slice) -> Value:
     Values that can ``take`` rows do so themselves.
     """
     found: Any = values
-    if isinstance(values, np.ndarray):
-        found = values[rows]
-    elif hasattr(values, "take"):
+    kind: Any = type(values)
+    if kind is np.ndarray:
+        found = found[rows]
+    elif hasattr(kind, "take"):
         found = found.take(rows)
-    elif isinstance(values, tuple):
-        parts = [select_rows(each, rows) for each in values]
-        found = type(values)(*parts) if hasattr(values, "_fields") else tuple(parts)
-    elif isinstance(values, dict):
-        found = {name: select_rows(each, rows) for name, each in values.items()}
-    elif is_dataclass(found) and not isinstance(found, type):
-        kind: Any = type(found)
-        found = kind(*(select_rows(getattr(values, name), rows) for name in names_of(kind)))
-    return cast("Value", found)
+    elif kind is dict:
+        found = {name: select_rows(each, rows) for name, each in found.items()}
+    elif issubclass(kind, tuple):
+        parts = [select_rows(each, rows) for each in found]
+        found = kind(*parts) if hasattr(kind, "_fields") else tuple(parts)
+    elif is_dataclass(kind):
+        found = kind(*[select_rows(getattr(found, name), rows) for name in names_of(kind)])
+    return found  # type: ignore[no-any-return]
 
 
 def joined_batches(batches: Sequence[CandidateBatch]) -> CandidateBatch:

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any, Final
 
@@ -167,7 +167,12 @@ def calibration_of(gpu: GpuKind, framework: Framework, own: FittedParameters | N
     published steps, then ``own``, fitted by the user.  Parameters fitted for a family do not reach a kind whose
     estimates are more special, unless these say that it has the same ``chip``: then they replace what they name.
     """
-    return _calibration(gpu, framework, (shipped_parameters(), own))
+    return _shipped(gpu, framework) if own is None else _calibration(gpu, framework, (shipped_parameters(), own))
+
+
+@lru_cache(maxsize=256)
+def _shipped(gpu: GpuKind, framework: Framework) -> Calibration:
+    return _calibration(gpu, framework, (shipped_parameters(),))
 
 
 def estimated_calibration(gpu: GpuKind, framework: Framework) -> Calibration:

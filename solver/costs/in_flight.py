@@ -21,7 +21,7 @@ SETTLED_GROUPS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Micro-batches by chunk, (n, v, P), chunk ``v * P + rank``, that each rank holds at a moment of the step.
+    """Micro-batches by chunk, (u, v, P), chunk ``v * P + rank``, that each rank holds at a moment of the step.
 
     ``activations``: forwards whose backward has not ended; ``waiting``: those among them whose gradients of
     activations are done and those of weights are not.
@@ -34,7 +34,7 @@ class Held:
 def held_at_peaks(batch: CandidateBatch, micro_batches: IntArray, framework: Framework) -> Iterator[Held]:
     """The moments of which one is the peak of each rank, whatever activations and gradients take.
 
-    The candidates share schedule, pipeline and virtual size and have ``micro_batches`` (n,).
+    The candidates share schedule, pipeline and virtual size; ``micro_batches`` (u,) are numbers that they have.
     """
     order, sizes = batch.runs, (int(batch.pipeline[0]), int(batch.virtual_pipeline[0]))
     if order is PipelineSchedule.ONE_F_ONE_B:
@@ -42,7 +42,7 @@ def held_at_peaks(batch: CandidateBatch, micro_batches: IntArray, framework: Fra
         yield Held(held, np.zeros_like(held))
         return
     if order is PipelineSchedule.GPIPE:
-        every = np.broadcast_to(micro_batches.astype(np.float64)[:, None, None], (len(batch), *sizes[::-1]))
+        every = np.broadcast_to(micro_batches.astype(np.float64)[:, None, None], (len(micro_batches), *sizes[::-1]))
         yield Held(every, np.zeros_like(every))
         return
     counts, row = np.unique(micro_batches, return_inverse=True)

@@ -101,21 +101,26 @@ def stage_memory(  # noqa: PLR0913 - each a fact of its own
 class _Moment:
     """A moment of the step that may be a rank's peak.
 
-    ``in_flight`` (n, v, P) micro-batches whose activations chunk ``v * P + rank`` holds, ``held_layers`` (n, P, K)
+    ``in_flight`` (u, v, P) micro-batches whose activations chunk ``v * P + rank`` holds, ``held_layers`` (n, P, K)
     the layers of each kind that these are of, ``beside`` (n, P) bytes of stage outputs and of what waits for
-    gradients of weights.
+    gradients of weights.  Candidate ``i`` is as ``in_flight[alike[i]]`` (``MemoryAccount``).
     """
 
     in_flight: FloatArray
     held_layers: FloatArray
     beside: FloatArray
 
+    def take(self, rows: IntArray | slice) -> _Moment:
+        """The moment of some candidates."""
+        return replace(self, held_layers=self.held_layers[rows], beside=self.beside[rows])
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemoryAccount:
     """Memory of candidates before it is known what they recompute, which ``parts`` adds.
 
-    ``order`` (C,): columns of chunks as the model runs through them.  ``tensors`` are all activations of a layer,
+    ``order`` (C,): columns of chunks as the model runs through them; ``alike`` (n,): number of the candidates that
+    hold as many micro-batches of as many layers as each one.  ``tensors`` are all activations of a layer,
     ``gathered`` those with the gathered sequences that lag behind where the framework has any; ``share`` (n, P) of
     these is held.  Activations are those of the fullest of ``moments``.  ``settled`` has everything but
     activations, of which ``fixed`` (n, P) without logits is beyond the limit.  ``step`` (n, P): bytes of the
@@ -127,6 +132,7 @@ class MemoryAccount:
 
     layers: IntArray
     order: IntArray
+    alike: IntArray
     architecture: Architecture
     calibration: Calibration
     sizes: LocalSizes
@@ -166,7 +172,10 @@ class MemoryAccount:
         sizes = local_sizes(batch, workload, calibration, imbalance=imbalance, most=True)
         parameters = local_parameters(batch, layers, architecture)
         stages = int(batch.pipeline[0])
-        peaks = list(held_at_peaks(batch, micro_batches, framework))
+        counts, alike = micro_batches, np.arange(len(batch))
+        if layers.ndim == 2:
+            counts, alike = np.unique(micro_batches, return_inverse=True)
+        peaks = list(held_at_peaks(batch, counts, framework))
         in_flight = peaks[0].activations
         on_rank = np.maximum(by_rank(np.atleast_2d(layers.sum(axis=-1)), stages), 1.0)
         stays = np.maximum(1.0 - offloaded_layers / on_rank, 0.0)[:, None]
@@ -196,8 +205,8 @@ class MemoryAccount:
                 processor(gpu, workload.precision, calibration),
                 architecture,
                 sizes,
-                in_flight=in_flight.max(axis=1),
-                passes=(layers.sum(axis=-1).reshape(-1, *in_flight.shape[1:]) * in_flight).sum(axis=1),
+                in_flight=in_flight.max(axis=1)[alike],
+                passes=(layers.sum(axis=-1).reshape(-1, *in_flight.shape[1:]) * in_flight).sum(axis=1)[alike],
                 micro_batches=micro_batches,
                 domain=gpu.scale_up_domain_gpus,
             )
@@ -217,6 +226,7 @@ class MemoryAccount:
         return cls(
             layers=layers,
             order=batch.model_order(layers.shape[-2]),
+            alike=alike,
             architecture=architecture,
             calibration=calibration,
             sizes=sizes,
@@ -226,9 +236,9 @@ class MemoryAccount:
             moments=tuple(
                 _Moment(
                     in_flight=(held := peak.activations * stays),
-                    held_layers=(own := _held_layers(layers, held)),
-                    beside=output * held.sum(axis=1)
-                    + (wait * peak.waiting).sum(axis=1)
+                    held_layers=(own := _held_layers(layers, held)[alike]),
+                    beside=output * held.sum(axis=1)[alike]
+                    + (wait * peak.waiting[alike]).sum(axis=1)
                     + surfaces * own.sum(axis=-1),
                 )
                 for peak in peaks
@@ -330,11 +340,18 @@ class MemoryAccount:
         kinds = range(moment.held_layers.shape[-1])
         held = sum((moment.held_layers[..., kind] * kept.layers[..., kind, None] for kind in kinds), moment.beside)
         if (policies.layers > 0).any():
-            again = policies.whole_layers(self.architecture, self.layers, self.order)
-            whole = _held_layers(again, moment.in_flight)
-            beyond = np.where((policies.layers > 0)[:, None, None], moment.held_layers - whole, 0.0)
+            beyond = moment.held_layers - self._held_whole(moment, policies)
+            beyond = np.where((policies.layers > 0)[:, None, None], beyond, 0.0)
             held = held + (beyond * (kept.whole - kept.layers)[:, None, :]).sum(axis=-1)
         return np.asarray(held)
+
+    def _held_whole(self, moment: _Moment, policies: RecomputePolicies) -> FloatArray:
+        """(n, P, K) layers held that run again whole; those alike with the same limit have the same."""
+        codes = (2 * policies.layers + policies.full) * len(moment.in_flight) + self.alike
+        _, first, row = np.unique(codes, return_index=True, return_inverse=True)
+        layers = self.layers[first] if self.layers.ndim > 2 else self.layers
+        again = select_rows(policies, first).whole_layers(self.architecture, layers, self.order)
+        return _held_layers(again, moment.in_flight[self.alike[first]])[row]
 
 
 def _share(excess_bytes: FloatArray, freed_bytes: FloatArray) -> FloatArray:
@@ -359,9 +376,9 @@ def _weight_bytes(
 
 
 def _held_layers(layers: IntArray | FloatArray, in_flight: FloatArray) -> FloatArray:
-    """(n, P, K) layers of each kind that each rank holds: of its chunks' ``layers`` those in flight."""
+    """(u, P, K) layers of each kind that each rank holds: of its chunks' ``layers`` those in flight."""
     chunks = layers.reshape(-1, *in_flight.shape[1:], layers.shape[-1])
-    return np.asarray((chunks * in_flight[..., None]).sum(axis=1))
+    return np.stack([(chunks[..., kind] * in_flight).sum(axis=1) for kind in range(layers.shape[-1])], axis=-1)
 
 
 def _with_waiting(

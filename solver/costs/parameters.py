@@ -52,28 +52,29 @@ def local_parameters(batch: CandidateBatch, layers: IntArray, architecture: Arch
     experts = np.zeros_like(tensor)
     if (moe := architecture.experts) is not None:
         experts = moe.count * architecture.expert_parameters() / batch.expert_block
-    chunks = (layers * common[:, None, :]).sum(axis=-1)
+    stages = int(batch.pipeline[0])
+    held = layers.reshape(*layers.shape[:-2], -1, stages, len(kinds)).sum(axis=-3)
+    ranks = np.asarray(sum(common[:, kind, None] * held[..., kind] for kind in range(len(kinds))))
     vocabulary = architecture.vocabulary * architecture.hidden / tensor
-    stages, last = int(batch.pipeline[0]), batch.last_column(layers.shape[-2])
-    apart = last % stages > 0
-    tables = np.zeros_like(chunks)
+    apart = (last := batch.last_column(layers.shape[-2]) % stages) > 0
+    tables = np.zeros_like(ranks)
     tables[:, 0] += vocabulary + architecture.learned_positions * architecture.hidden
     if apart or not architecture.tied_embeddings:
         tables[:, last] += vocabulary
     if architecture.prediction_layers and apart and not architecture.tied_embeddings:
         tables[:, last] += vocabulary
-    chunks += tables
-    chunks[:, last] += architecture.norm_vectors * architecture.hidden
+    ranks += tables
+    ranks[:, last] += architecture.norm_vectors * architecture.hidden
     norms = PREDICTION_NORMS * architecture.norm_vectors * architecture.hidden
     projection = architecture.prediction_projection_parameters() / tensor
-    chunks[:, last] += architecture.prediction_layers * (projection + norms)
+    ranks[:, last] += architecture.prediction_layers * (projection + norms)
     return LocalParameters(
         layers=common,
         largest_layer=(common + experts[:, None] * [kind.sparse for kind in kinds]).max(axis=1),
         experts=experts,
-        common=by_rank(chunks, stages),
-        routed=by_rank(sparse_counts(architecture, layers) * experts[:, None], stages),
-        tables=by_rank(tables, stages),
+        common=ranks,
+        routed=sparse_counts(architecture, held) * experts[:, None],
+        tables=tables,
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
+from cluster_models.model.architecture import Architecture
 from cluster_models.training.framework_choices import CudaGraphs
 from cluster_models.training.frameworks import Framework
 from cluster_models.training.offload import must_offload_layers
@@ -39,14 +41,19 @@ NOTHING = Mix(PLAIN)
 
 def mixes_of(problem: PlanningProblem) -> tuple[Mix, ...]:
     """Every mix for all layers that the workload allows and the framework has for the model."""
-    workload, name = problem.workload, "recompute_layers"
+    return _mixes(problem.architecture, problem.workload)
+
+
+@lru_cache(maxsize=256)
+def _mixes(architecture: Architecture, workload: TrainingWorkload) -> tuple[Mix, ...]:
+    name = "recompute_layers"
     if workload.pinned.get(name) or 0 in workload.forbidden.get(name, ()):
         return ()
     found = [NOTHING] * (Recompute.NONE in workload.recompute)
     if must_offload_layers(workload):
         return tuple(found)
     if Recompute.SELECTIVE in workload.recompute:
-        found += [Mix(SELECTIVE, code) for code in _module_codes(problem)]
+        found += [Mix(SELECTIVE, code) for code in _module_codes(architecture, workload)]
     return (*found, *[Mix(FULL)] * _may_repeat_layers(workload))
 
 
@@ -82,6 +89,11 @@ def levels_of(problem: PlanningProblem) -> list[tuple[Mix, int]]:
 
 def policies_of(mixes: Sequence[Mix], framework: Framework) -> RecomputePolicies:
     """(m, 1) policies of mixes for any candidates."""
+    return _coded(tuple(mixes), framework)
+
+
+@lru_cache(maxsize=256)
+def _coded(mixes: tuple[Mix, ...], framework: Framework) -> RecomputePolicies:
     codes = np.array([(*mix, 0) for mix in mixes], dtype=np.int64).reshape(-1, 3)
     recompute, modules, layers = codes.T[:, :, None]
     return RecomputePolicies.coded(recompute, modules, layers, framework)
@@ -95,11 +107,11 @@ def with_mix(batch: CandidateBatch, mix: Mix, limit: IntArray | int = 0) -> Cand
     )
 
 
-def _module_codes(problem: PlanningProblem) -> Iterator[int]:
+def _module_codes(architecture: Architecture, workload: TrainingWorkload) -> Iterator[int]:
     """Codes of the sets of modules that selective recomputation may run again; 0: the framework's own choice."""
-    workload, framework = problem.workload, problem.workload.framework
+    framework = workload.framework
     usual = default_modules(framework)
-    named = recomputable_modules(problem.architecture, framework, workload.precision)
+    named = recomputable_modules(architecture, framework, workload.precision)
     if workload.pinned_modules is not None:
         pinned = frozenset(workload.pinned_modules)
         if pinned == usual or pinned <= named:

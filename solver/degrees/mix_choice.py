@@ -26,7 +26,6 @@ from cluster_models.training.offload import must_offload_layers, offload_percent
 from cluster_models.training.workload import WHOLE_OFFLOAD
 from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray, joined_batches, select_rows
 from solver.costs.host_offload import as_share
-from solver.costs.layers import Layers
 from solver.costs.memory import MemoryAccount
 from solver.costs.recomputation import RecomputePolicies
 from solver.degrees.memory_mixes import (
@@ -39,13 +38,11 @@ from solver.degrees.memory_mixes import (
     policies_of,
     with_mix,
 )
-from solver.degrees.mix_rivals import Crossing, KnownLayers, least_of, overlaps
-from solver.degrees.stage_costs import LayersByKind, memory_accounts
+from solver.degrees.mix_rivals import AddedSeconds, least_of, overlaps
+from solver.degrees.stage_costs import memory_accounts
 from solver.degrees.waiting_layers import numbers_of_layers, only_waiting, waiting
 from solver.problem import PlanningProblem
 
-LayerSeconds = list[FloatArray]
-"""Seconds of a layer of each kind."""
 _ROUNDING: Final = 1e-9
 """Percent of the optimizer states by which floating point may miss the least share that fits."""
 MOST_CELLS: Final = 2**21
@@ -73,13 +70,14 @@ class Screened:
     open: IntArray
     tried: Tried
 
-    def chosen(self, known: KnownLayers) -> MixedRows:
-        """All rows with their mixes; ``known`` are the layers of the open candidates."""
+    def chosen(self, added: AddedSeconds) -> MixedRows:
+        """All rows with their mixes; ``added`` are seconds of the open candidates."""
         parts = [self.settled]
         together = max(1, MOST_CELLS // (len(mixes_of(self.tried.problem)) * self.tried.kinds.shape[1] + 1))
         for first in range(0, len(self.open), together):
             own = slice(first, first + together)
-            found = self.tried.take(own).chosen(known.take(own))
+            tried = self.tried if together >= len(self.open) else self.tried.take(own)
+            found = tried.chosen(select_rows(added, own))
             parts.append(replace(found, candidate=self.open[own][found.candidate]))
         return _joined(parts)
 
@@ -214,7 +212,7 @@ class Tried:
         """(n, m) what the fullest GPU needs beyond its memory under each of (m, 1) policies."""
         return self._fullest([account.excess_bytes(policies) for account in self.accounts]).T
 
-    def chosen(self, known: KnownLayers) -> MixedRows:
+    def chosen(self, added: AddedSeconds) -> MixedRows:
         """The mixes that fit and to which no other adds less; where none fits, the one that misses by least."""
         mixes = mixes_of(self.problem)
         policies = policies_of(mixes, self._framework)
@@ -225,14 +223,9 @@ class Tried:
             percent = self._least_percent(policies, limit, excess)
             excess = self._excess_with(percent, policies, limit, excess)
         fits = excess <= 0
-        added = [
-            self._added_s(policies, first.layers, second.layers)
-            for first, second in zip(known.usual, known.apart, strict=True)
-        ]
-        crossing = Crossing.of(known, overlaps(self.problem, self.batch))
-        columns = np.column_stack([fits[:, 0], self._kept(policies, added, fits[:, 1:], crossing, percent[:, 1:])])
+        columns = np.column_stack([fits[:, 0], self._kept(policies, added, fits[:, 1:], percent[:, 1:])])
         if fits[:, 0].any():
-            self._drop_beaten(policies, added, columns, self._limited_s(limit, known.apart), crossing, percent)
+            self._drop_beaten(policies, added, columns, self._limited_s(limit, added), percent)
         parts = [only_waiting(self)] if self.may_offload_layers else []
         saved = np.isin(np.arange(len(columns)), [part.candidate for part in parts])
         nearest, nothing = excess.argmin(axis=1), np.flatnonzero(~columns.any(axis=1) & ~saved)
@@ -275,9 +268,8 @@ class Tried:
     def _kept(
         self,
         policies: RecomputePolicies,
-        added: Sequence[LayerSeconds],
+        added: AddedSeconds,
         fits: BoolArray,
-        crossing: Crossing,
         percent: IntArray,
     ) -> BoolArray:
         """(n, mixes) those that fit and to which no other adds less; ``percent`` (n, mixes) of states is offloaded.
@@ -286,9 +278,10 @@ class Tried:
         runs beside compute the ones that do so and the others rule out one another in no case.  Nor does any one
         where a longer backward pass may hide more of what is offloaded.
         """
+        crossing = added.crossing
         attention = crossing.attention[:, None] & policies.attention_again.T
         dispatch = (crossing.dispatch | crossing.beside)[:, None] & policies.dispatch_again.T
-        used, kept = [each.T for layers in added for each in layers], np.zeros_like(fits)
+        used, kept = [each for layers in added.mixes for each in layers], np.zeros_like(fits)
         used += [percent.astype(np.float64)] if self.may_offload else []
         for again in (False, True):
             for sent in (False, True):
@@ -344,10 +337,9 @@ class Tried:
     def _drop_beaten(
         self,
         policies: RecomputePolicies,
-        added: Sequence[LayerSeconds],
+        added: AddedSeconds,
         columns: BoolArray,
         limited_s: FloatArray,
-        crossing: Crossing,
         percent: IntArray,
     ) -> None:
         """Take from ``columns`` (n, 1 + mixes) limited recomputation where a mix adds no more, or that mix.
@@ -355,12 +347,14 @@ class Tried:
         ``limited_s`` (n, C): what limited recomputation adds to each chunk, ``added`` each mix to layers,
         ``percent`` (n, 1 + mixes) what each offloads.
         """
+        crossing = added.crossing
         again = zip(policies.attention_again[:, 0], policies.dispatch_again[:, 0], policies.full[:, 0], strict=True)
         for column, (attention, dispatch, is_full) in enumerate(again, start=1):
             both = columns[:, 0] & columns[:, column]
             if not both.any():
                 continue
-            chunk_s = self._chunks_s([[each[column - 1] for each in layers] for layers in added], self.layers)
+            mix_s = [[each[:, column - 1] for each in layers] for layers in added.mixes]
+            chunk_s = self._chunks_s(mix_s, self.layers)
             less = (attention & crossing.attention) | (dispatch & crossing.dispatch) | (crossing.beside & ~dispatch)
             ahead = percent[:, column] - percent[:, 0]
             better = both & ~less & (chunk_s <= limited_s).all(axis=1) & ~is_full & (ahead <= 0)
@@ -369,25 +363,14 @@ class Tried:
             beaten = both & ~better & ~more & (limited_s <= chunk_s).all(axis=1) & (ahead >= 0)
             columns[beaten, column] = False
 
-    def _limited_s(self, limit: IntArray, known: LayersByKind) -> FloatArray:
+    def _limited_s(self, limit: IntArray, added: AddedSeconds) -> FloatArray:
         """(n, C) seconds that full recomputation of ``limit`` (n,) layers of each chunk adds."""
         policies = self._limited_policies(limit)
         order = self.batch.model_order(self.layers.shape[-2])
         whole = policies.whole_layers(self.problem.architecture, self.layers, order)
-        whole_s = [[np.asarray(each.whole.total) for each in kind.layers.again] for kind in known]
-        return self._chunks_s(whole_s, whole)
+        return self._chunks_s(added.whole, whole)
 
-    def _added_s(self, policies: RecomputePolicies, usual: Layers, apart: Layers) -> LayerSeconds:
-        """Seconds (m, n) that each of (m, 1) policies adds to a layer of each kind."""
-        shape = len(policies.full), len(self.batch)
-        found = []
-        for each, alone in zip(usual.again, apart.again, strict=True):
-            sent = np.where(policies.full, alone.whole.total, alone.selective(policies).total)
-            total = np.where(policies.dispatch_again, sent, each.selective(policies).total)
-            found.append(np.broadcast_to(total, shape))
-        return found
-
-    def _chunks_s(self, layer_s: Sequence[LayerSeconds], layers: IntArray) -> FloatArray:
+    def _chunks_s(self, layer_s: Sequence[Sequence[FloatArray]], layers: IntArray) -> FloatArray:
         """(n, C) seconds of chunks with ``layers``, of which each takes ``layer_s`` by GPU kind."""
         return self._of_stages(
             [

@@ -8,8 +8,10 @@ from typing import Self
 
 import numpy as np
 
-from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray, select_rows
-from solver.degrees.memory_mixes import FULL, Mix, modules_used, with_mix
+from solver.candidates import BoolArray, CandidateBatch, FloatArray
+from solver.costs.layers import Layers
+from solver.costs.recomputation import RecomputePolicies
+from solver.degrees.memory_mixes import FULL, Mix, mixes_of, modules_used, policies_of, with_mix
 from solver.degrees.stage_costs import LayersByKind, layers_by_kind
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
@@ -24,19 +26,44 @@ class KnownLayers:
 
     usual: LayersByKind
     apart: LayersByKind
+    added: AddedSeconds
 
     @classmethod
     def of(cls, problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch) -> Self:
         """Layers of any candidates, with all modules that they may run again."""
-        usual = layers_by_kind(problem, fabric, batch, modules_used(problem))
-        if not overlaps(problem, batch).any():
-            return cls(usual, usual)
-        return cls(usual, layers_by_kind(problem, fabric, with_mix(batch, Mix(FULL)), modules_used(problem)))
+        usual = apart = layers_by_kind(problem, fabric, batch, modules_used(problem))
+        if (beside := overlaps(problem, batch)).any():
+            apart = layers_by_kind(problem, fabric, with_mix(batch, Mix(FULL)), modules_used(problem))
+        policies = policies_of(mixes_of(problem), problem.workload.framework)
+        added = tuple(
+            _added_s(policies, each.layers, alone.layers) for each, alone in zip(usual, apart, strict=True)
+        )
+        whole = tuple(
+            tuple(np.asarray(again.whole.total) for again in each.layers.again) for each in apart
+        )
+        return cls(usual, apart, AddedSeconds(added, whole, Crossing.of(usual[0].layers, beside)))
 
-    def take(self, rows: IntArray | slice) -> KnownLayers:
-        """Layers of some of the candidates."""
-        usual = select_rows(self.usual, rows)
-        return KnownLayers(usual, usual if self.apart is self.usual else select_rows(self.apart, rows))
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AddedSeconds:
+    """Seconds that candidates' layers take longer, by GPU kind and kind of layer, and what placements add to them.
+
+    ``mixes`` (n, m): under each mix; ``whole`` (n,): where the layer runs again as a whole.
+    """
+
+    mixes: tuple[tuple[FloatArray, ...], ...]
+    whole: tuple[tuple[FloatArray, ...], ...]
+    crossing: Crossing
+
+
+def _added_s(policies: RecomputePolicies, usual: Layers, apart: Layers) -> tuple[FloatArray, ...]:
+    """Seconds (n, m) that each of (m, 1) policies adds to a layer of each kind."""
+    found = []
+    for each, alone in zip(usual.again, apart.again, strict=True):
+        sent = np.where(policies.full, alone.whole.total, alone.selective(policies).total)
+        total = np.where(policies.dispatch_again, sent, each.selective(policies).total)
+        found.append(np.broadcast_to(total, (len(policies.full), len(usual.seconds[0].forward))).T)
+    return tuple(found)
 
 
 def overlaps(problem: PlanningProblem, batch: CandidateBatch) -> BoolArray:
@@ -57,9 +84,8 @@ class Crossing:
     beside: BoolArray
 
     @classmethod
-    def of(cls, known: KnownLayers, beside: BoolArray) -> Self:
+    def of(cls, layers: Layers, beside: BoolArray) -> Self:
         """By the layers of the candidates."""
-        layers = known.usual[0].layers
         rings, dispatch = (
             np.logical_or.reduce([each.forward_count > 0 for each in traffic])
             for traffic in (layers.context, layers.expert)

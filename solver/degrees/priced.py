@@ -349,14 +349,13 @@ def _prices(
     together = joined_batches([part.batch.take(part.priced) for part in parts])
     every, first = KnownLayers.of(problem, fabric, together), 0
     for part in parts:
-        known = every.take(slice(first, first := first + len(part.priced)))
-        mixed = part.screened.chosen(known.take(slice(len(part.priced) - len(part.screened.open), None)))
+        priced, place = part.priced, np.zeros(len(part.batch), dtype=np.int64)
+        place[priced] = np.arange(first, first := first + len(priced))
+        mixed = part.screened.chosen(select_rows(every.added, place[part.screened.open]))
         layers = part.layers[mixed.candidate] if part.layers.ndim > 2 else part.layers
-        place = np.zeros(len(part.batch), dtype=np.int64)
-        place[part.priced] = np.arange(len(part.priced))
         kinds = part.kinds[mixed.candidate]
         weight = objective_weight(problem.workload.objective, fabric.kinds, mixed.batch, kinds)
-        found = _Found(mixed, layers, kinds, known, place[mixed.candidate], limit / weight)
+        found = _Found(mixed, layers, kinds, every, place[mixed.candidate], limit / weight)
         yield Prices(
             fabric=index,
             batch=mixed.batch,
