@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from functools import cache, lru_cache
 from typing import Any, Final, TypeVar
 
@@ -81,6 +81,13 @@ class CandidateBatch:
         """The column of the model's last of ``chunks`` of candidates that share schedule and pipeline."""
         return int(self.model_order(chunks)[-1])
 
+    def last_columns(self, chunks: int) -> IntArray:
+        """(n,) the same of candidates that may differ in virtual stages: those with fewer have no layers behind."""
+        last = self.last_column(chunks)
+        if (self.virtual_pipeline == self.virtual_pipeline[0]).all():
+            return np.full(len(self), last)
+        return np.asarray(np.minimum(self.pipeline * self.virtual_pipeline - 1, last))
+
     def model_order(self, chunks: int) -> IntArray:
         """The columns of all ``chunks`` of such candidates in the order in which the model runs through them."""
         pipeline = int(self.pipeline[0])
@@ -135,7 +142,7 @@ def select_rows(values: Value, rows: IntArray | BoolArray | slice) -> Value:
     elif issubclass(kind, tuple):
         parts = [select_rows(each, rows) for each in found]
         found = kind(*parts) if hasattr(kind, "_fields") else tuple(parts)
-    elif is_dataclass(kind):
+    elif hasattr(kind, "__dataclass_fields__"):
         found = kind(*[select_rows(getattr(found, name), rows) for name in names_of(kind)])
     return found  # type: ignore[no-any-return]
 

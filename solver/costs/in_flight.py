@@ -21,7 +21,7 @@ SETTLED_GROUPS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Micro-batches by chunk, (u, v, P), chunk ``v * P + rank``, that each rank holds at a moment of the step.
+    """Micro-batches by chunk, (n, v, P), chunk ``v * P + rank``, that each rank holds at a moment of the step.
 
     ``activations``: forwards whose backward has not ended; ``waiting``: those among them whose gradients of
     activations are done and those of weights are not.
@@ -34,7 +34,7 @@ class Held:
 def held_at_peaks(batch: CandidateBatch, micro_batches: IntArray, framework: Framework) -> Iterator[Held]:
     """The moments of which one is the peak of each rank, whatever activations and gradients take.
 
-    The candidates share schedule, pipeline and virtual size; ``micro_batches`` (u,) are numbers that they have.
+    The candidates share schedule, pipeline and, but for 1F1B, virtual size and have ``micro_batches`` (n,).
     """
     order, sizes = batch.runs, (int(batch.pipeline[0]), int(batch.virtual_pipeline[0]))
     if order is PipelineSchedule.ONE_F_ONE_B:
@@ -42,7 +42,7 @@ def held_at_peaks(batch: CandidateBatch, micro_batches: IntArray, framework: Fra
         yield Held(held, np.zeros_like(held))
         return
     if order is PipelineSchedule.GPIPE:
-        every = np.broadcast_to(micro_batches.astype(np.float64)[:, None, None], (len(micro_batches), *sizes[::-1]))
+        every = np.broadcast_to(micro_batches.astype(np.float64)[:, None, None], (len(batch), *sizes[::-1]))
         yield Held(every, np.zeros_like(every))
         return
     counts, row = np.unique(micro_batches, return_inverse=True)
@@ -111,7 +111,7 @@ def _least_beaten_sums(moments: FloatArray) -> FloatArray:
 
 
 def chunks_in_flight(batch: CandidateBatch, micro_batches: IntArray, framework: Framework) -> FloatArray:
-    """(n, v, P) micro-batches whose activations chunk ``v * P + rank`` holds at the peak of 1F1B.
+    """(n, v, P) micro-batches whose activations chunk ``v * P + rank`` holds at the peak of 1F1B, 0 without it.
 
     1F1B keeps P - s on rank s (PipeDream-Flush, arXiv 2104.04473, section 2.2.1); the interleaved schedule
     warms up with 2(P - s - 1) + (v - 1)g forwards and one more, a group of g micro-batches of a chunk before the
@@ -119,18 +119,18 @@ def chunks_in_flight(batch: CandidateBatch, micro_batches: IntArray, framework: 
     where there were as many micro-batches as ranks).  Experts that are exchanged beside compute add nothing: the
     warm-up has a forward more, but then each forward runs beside a backward and takes the place it frees by layers.
     """
-    stages, virtual = int(batch.pipeline[0]), int(batch.virtual_pipeline[0])
+    stages, virtual = int(batch.pipeline[0]), batch.virtual_pipeline[:, None]
     rank = np.arange(stages)
     group = _groups(framework, stages, micro_batches)[:, None]
-    warm = stages - rank if virtual == 1 else 2 * (stages - rank - 1) + (virtual - 1) * group + 1
-    forwards = np.minimum(warm, (micro_batches * virtual)[:, None])
-    if virtual > 1 and runs_all_forwards_first(framework):
-        forwards = np.where((micro_batches == stages)[:, None], stages * virtual, forwards)
+    warm = np.where(virtual == 1, stages - rank, 2 * (stages - rank - 1) + (virtual - 1) * group + 1)
+    forwards = np.minimum(warm, micro_batches[:, None] * virtual)
+    if runs_all_forwards_first(framework):
+        forwards = np.where((virtual > 1) & (micro_batches == stages)[:, None], stages * virtual, forwards)
     whole, rest = forwards // (group * virtual) * group, forwards % (group * virtual)
     size = np.minimum(group, micro_batches[:, None] - whole)[:, None, :]
-    chunk = np.arange(virtual)[None, :, None]
+    chunk = np.arange(virtual.max())[None, :, None]
     partial = np.clip(rest[:, None, :] - chunk * size, 0, size)
-    return np.asarray(whole[:, None, :] + partial, dtype=np.float64)
+    return np.where(chunk < virtual[:, None], whole[:, None, :] + partial, 0).astype(np.float64)
 
 
 def _groups(framework: Framework, pipeline: int, micro_batches: IntArray) -> IntArray:

@@ -163,8 +163,12 @@ class MemoryAccount:
         calibration: Calibration | None = None,
         offloaded_layers: int = 0,
         routed: RoutedLoads | None = None,
+        spread: IntArray | None = None,
     ) -> MemoryAccount:
-        """The account of candidates; see ``stage_memory``."""
+        """The account of candidates; see ``stage_memory``.
+
+        Those with equal ``spread`` (n,) hold equal ``layers``.
+        """
         calibration = calibration_of(gpu, workload.framework) if calibration is None else calibration
         calibration = calibration_under(calibration, batch)
         framework = calibration.framework
@@ -172,12 +176,11 @@ class MemoryAccount:
         sizes = local_sizes(batch, workload, calibration, imbalance=imbalance, most=True)
         parameters = local_parameters(batch, layers, architecture)
         stages = int(batch.pipeline[0])
-        counts, alike = micro_batches, np.arange(len(batch))
-        if layers.ndim == 2:
-            counts, alike = np.unique(micro_batches, return_inverse=True)
-        peaks = list(held_at_peaks(batch, counts, framework))
+        first, alike = _distinct(micro_batches, layers, spread)
+        held_by = layers[first] if layers.ndim > 2 else layers
+        peaks = list(held_at_peaks(batch.take(first), micro_batches[first], framework))
         in_flight = peaks[0].activations
-        on_rank = np.maximum(by_rank(np.atleast_2d(layers.sum(axis=-1)), stages), 1.0)
+        on_rank = np.maximum(by_rank(np.atleast_2d(held_by.sum(axis=-1)), stages), 1.0)
         stays = np.maximum(1.0 - offloaded_layers / on_rank, 0.0)[:, None]
         nothing = np.zeros((len(batch), stages))
         logits, last = nothing.copy(), batch.last_column(layers.shape[-2]) % stages
@@ -206,7 +209,7 @@ class MemoryAccount:
                 architecture,
                 sizes,
                 in_flight=in_flight.max(axis=1)[alike],
-                passes=(layers.sum(axis=-1).reshape(-1, *in_flight.shape[1:]) * in_flight).sum(axis=1)[alike],
+                passes=(held_by.sum(axis=-1).reshape(-1, *in_flight.shape[1:]) * in_flight).sum(axis=1)[alike],
                 micro_batches=micro_batches,
                 domain=gpu.scale_up_domain_gpus,
             )
@@ -236,7 +239,7 @@ class MemoryAccount:
             moments=tuple(
                 _Moment(
                     in_flight=(held := peak.activations * stays),
-                    held_layers=(own := _held_layers(layers, held)[alike]),
+                    held_layers=(own := _held_layers(held_by, held)[alike]),
                     beside=output * held.sum(axis=1)[alike]
                     + (wait * peak.waiting[alike]).sum(axis=1)
                     + surfaces * own.sum(axis=-1),
@@ -352,6 +355,15 @@ class MemoryAccount:
         layers = self.layers[first] if self.layers.ndim > 2 else self.layers
         again = select_rows(policies, first).whole_layers(self.architecture, layers, self.order)
         return _held_layers(again, moment.in_flight[self.alike[first]])[row]
+
+
+def _distinct(micro_batches: IntArray, layers: IntArray, spread: IntArray | None) -> tuple[IntArray, IntArray]:
+    """The first of all candidates that hold as much of as many layers, and (n,) which of these each one is like."""
+    if spread is None:
+        spread = np.arange(len(micro_batches)) if layers.ndim > 2 else np.zeros_like(micro_batches)
+    codes = spread * (micro_batches.max(initial=0) + 1) + micro_batches
+    _, first, alike = np.unique(codes, return_index=True, return_inverse=True)
+    return first, alike
 
 
 def _share(excess_bytes: FloatArray, freed_bytes: FloatArray) -> FloatArray:

@@ -181,7 +181,7 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
         layer=layer.then(again.compute.sum(axis=1) / held),
         domain=domain,
     )
-    stages, last = int(batch.pipeline[0]), batch.last_column(layers.shape[-2])
+    stages, last = int(batch.pipeline[0]), batch.last_columns(layers.shape[-2])
     slow = straggling(batch.tensor * batch.pipeline * batch.context * batch.data / gpus_per_node, calibration)
     ends = processor(gpu, end_precision(workload.precision), calibration, splits_backward=split)
     ends = replace(ends, is_frozen=workload.adapters is not None)
@@ -223,7 +223,7 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
             sharing=sharing_ranks(batch, calibration.framework),
         )
     flush = slow * deferred_head_s(ends, architecture, sizes, waiting) - backward[:, : stages - 1].sum(axis=1)
-    optimizer[:, last % stages] += np.maximum(flush, 0.0)
+    optimizer[:, int(last[0]) % stages] += np.maximum(flush, 0.0)
     offload = offload_s(
         gpu.host_share,
         batch,
@@ -285,15 +285,17 @@ def _chunks(  # noqa: PLR0913 - each a fact of its own
     parts: Layers,
     gathers: LayerTraffic,
     layers: IntArray,
-    last_chunk: int,
+    last_chunk: IntArray,
     *,
     deferred: FloatArray,
     logits_s: FloatArray,
 ) -> tuple[Seconds, Seconds, Seconds, Seconds]:
     """Compute, tensor, context and expert seconds (n, C), nothing run again.
 
-    ``deferred`` (n,) as in ``head_and_loss``; ``logits_s`` (n,): what gathering the logits of one head takes.
+    ``last_chunk`` (n,): where the head is; ``deferred`` (n,) as in ``head_and_loss``; ``logits_s`` (n,): what
+    gathering the logits of one head takes.
     """
+    rows = np.arange(len(last_chunk))
     counts = [layers[..., kind].astype(np.float64) for kind in range(layers.shape[-1])]
 
     def of_kinds(each: Sequence[Seconds]) -> Seconds:
@@ -306,14 +308,14 @@ def _chunks(  # noqa: PLR0913 - each a fact of its own
     if architecture.prediction_layers:
         last = last + prediction_ends(ends, architecture, sizes, deferred=deferred)
         heads += architecture.prediction_layers
-    for end, chunk, blocks in ((first, 0, 1), (last, last_chunk, heads)):
-        compute.forward[:, chunk] += end.forward
-        compute.backward[:, chunk] += end.backward
+    for end, chunk, blocks in ((first, np.zeros_like(last_chunk), 1), (last, last_chunk, heads)):
+        compute.forward[rows, chunk] += end.forward
+        compute.backward[rows, chunk] += end.backward
         if compute.weight is not None and end.weight is not None:
-            compute.weight[:, chunk] += end.weight
-        tensor.forward[:, chunk] += blocks * parts.tensor_block.forward / 2.0
-        tensor.backward[:, chunk] += blocks * parts.tensor_block.forward / 2.0
-    tensor.forward[:, last_chunk] += heads * logits_s
+            compute.weight[rows, chunk] += end.weight
+        tensor.forward[rows, chunk] += blocks * parts.tensor_block.forward / 2.0
+        tensor.backward[rows, chunk] += blocks * parts.tensor_block.forward / 2.0
+    tensor.forward[rows, last_chunk] += heads * logits_s
     context = of_kinds([each.inside for each in parts.context])
     expert = of_kinds([each.inside for each in parts.expert])
     return compute, tensor, context, expert

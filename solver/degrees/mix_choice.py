@@ -57,6 +57,10 @@ class MixedRows:
     batch: CandidateBatch
     excess_bytes: FloatArray
 
+    def take(self, rows: IntArray) -> MixedRows:
+        """Some rows."""
+        return MixedRows(self.candidate[rows], self.batch.take(rows), self.excess_bytes[rows])
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Screened:
@@ -90,16 +94,19 @@ def screened(
     stage_kind: IntArray,
     *,
     domain: int,
+    spread: IntArray,
 ) -> Screened:
-    """Candidates that share their pipeline and virtual pipeline sizes, and recompute nothing so far, by memory.
+    """Candidates that are priced together, and recompute nothing so far, by memory.
 
     They share their settings, too, which the framework of ``problem`` has.
 
-    ``layers``, (C, K) or (n, C, K), ``stage_kind`` (n, P) and ``domain`` as in ``staging``.  A candidate that no
+    ``layers``, (C, K) or (n, C, K), the same where ``spread`` (n,) is, ``stage_kind`` (n, P) and ``domain`` as in
+    ``stage_costs``.  A candidate that no
     mix fits has one row, with the mix that frees most or none.  Beside the compute of another micro-batch dispatch
     costs host time, so that mixes that dispatch again may be quicker though nothing need be recomputed.
     """
-    tried = Tried(problem, batch, layers, stage_kind, memory_accounts(problem, kinds, batch, layers, domain))
+    accounts = memory_accounts(problem, kinds, batch, layers, domain, spread)
+    tried = Tried(problem, batch, layers, stage_kind, accounts)
     levels, waits = levels_of(problem), must_offload_layers(problem.workload)
     if waits or not levels:  # settings may leave no mix of those that the workload allows
         nothing, every = np.empty(0, dtype=np.int64), np.arange(len(batch))
@@ -315,15 +322,18 @@ class Tried:
 
         The most where no limit fits; infinite bytes where there is none.
         """
-        sizes = np.array(limits_of(self.problem, int(self.layers.sum(axis=-1).max())), dtype=np.int64)
-        low, high = (np.full(len(self.batch), place, dtype=np.int64) for place in (0, len(sizes) - 1))
+        most = np.broadcast_to(self.layers.sum(axis=-1).max(axis=-1), len(self.batch))
+        chunks, row = np.unique(most, return_inverse=True)
+        limits = [limits_of(self.problem, size) for size in chunks.tolist()]
+        sizes, count = np.array(limits[-1], dtype=np.int64), np.array([len(each) for each in limits])[row]
+        low, high = np.zeros(len(self.batch), dtype=np.int64), np.maximum(count - 1, 0)
         if not len(sizes):
             return low, np.full(len(low), np.inf)
         while (low < high).any():
             middle = (low + high) // 2
             fits = self._limited_excess(sizes[middle]) <= 0
             low, high = np.where(fits, low, np.minimum(middle + 1, high)), np.where(fits, middle, high)
-        return sizes[high], self._limited_excess(sizes[high])
+        return sizes[high], np.where(count > 0, self._limited_excess(sizes[high]), np.inf)
 
     def _limited_policies(self, limit: IntArray) -> RecomputePolicies:
         return RecomputePolicies.of(with_mix(self.batch, Mix(FULL), limit), self._framework)

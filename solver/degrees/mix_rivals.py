@@ -38,9 +38,7 @@ class KnownLayers:
         added = tuple(
             _added_s(policies, each.layers, alone.layers) for each, alone in zip(usual, apart, strict=True)
         )
-        whole = tuple(
-            tuple(np.asarray(again.whole.total) for again in each.layers.again) for each in apart
-        )
+        whole = tuple(tuple(np.asarray(again.whole.total) for again in each.layers.again) for each in apart)
         return cls(usual, apart, AddedSeconds(added, whole, Crossing.of(usual[0].layers, beside)))
 
 

@@ -243,11 +243,16 @@ def _joined(prices: Prices, leaner_ones: Sequence[tuple[IntArray, Prices]]) -> P
 
 
 def _alike_group(problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch) -> _Group:
-    problem = problem.under(batch.chosen)
-    layout = layout_of(problem, batch)
-    layers, kinds = chunk_layers(problem.architecture, layout, batch.runs), kind_rows(batch)
-    found = screened(problem, fabric.kinds, batch, layers, kinds, domain=fabric.gpus_per_unit)
-    return _Group(batch, layers, kinds, (np.zeros(len(batch), dtype=np.int64), [Staging(layout)]), found)
+    problem, kinds = problem.under(batch.chosen), kind_rows(batch)
+    _, first, spread = np.unique(batch.virtual_pipeline, return_index=True, return_inverse=True)
+    layouts = [layout_of(problem, batch.take(row)) for row in first[:, None]]
+    chunks = [chunk_layers(problem.architecture, layout, batch.runs) for layout in layouts]
+    layers = chunks[0]
+    if len(chunks) > 1:
+        most = max(map(len, chunks))
+        layers = np.stack([np.pad(each, ((0, most - len(each)), (0, 0))) for each in chunks])[spread]
+    found = screened(problem, fabric.kinds, batch, layers, kinds, domain=fabric.gpus_per_unit, spread=spread)
+    return _Group(batch, layers, kinds, (spread, [Staging(layout) for layout in layouts]), found)
 
 
 def mixed_prices(asked: PlanningProblem, fabric: Fabric, index: int) -> Iterator[Prices]:
@@ -273,8 +278,9 @@ def mixed_prices(asked: PlanningProblem, fabric: Fabric, index: int) -> Iterator
         for level in levels_of(problem):
             counts = mixed_layouts(problem, fabric, with_mix(batch, *level), kinds)
             layers = chunk_kinds(architecture, counts)
-            mixed = screened(problem, fabric.kinds, batch, layers, kinds, domain=fabric.gpus_per_unit)
-            group = _Group(batch, layers, kinds, _stagings(counts, kinds), mixed)
+            staging, domain = _stagings(counts, kinds), fabric.gpus_per_unit
+            mixed = screened(problem, fabric.kinds, batch, layers, kinds, domain=domain, spread=staging[0])
+            group = _Group(batch, layers, kinds, staging, mixed)
             (found,) = _prices(problem, fabric, index, [group])
             yield found
             own = batch.optimizer_offload[found.candidate]
@@ -321,7 +327,7 @@ def _stagings(counts: IntArray, kinds: IntArray) -> tuple[IntArray, list[Staging
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Group:
-    """Candidates that share their pipeline and virtual pipeline sizes and settings, and who of them fits."""
+    """Candidates that are priced together (``row_groups.bundles``), and who of them fits."""
 
     batch: CandidateBatch
     layers: IntArray
@@ -352,6 +358,7 @@ def _prices(
         priced, place = part.priced, np.zeros(len(part.batch), dtype=np.int64)
         place[priced] = np.arange(first, first := first + len(priced))
         mixed = part.screened.chosen(select_rows(every.added, place[part.screened.open]))
+        mixed = mixed.take(np.argsort(mixed.batch.virtual_pipeline, kind="stable"))
         layers = part.layers[mixed.candidate] if part.layers.ndim > 2 else part.layers
         kinds = part.kinds[mixed.candidate]
         weight = objective_weight(problem.workload.objective, fabric.kinds, mixed.batch, kinds)
@@ -390,7 +397,8 @@ def _bounds_s(problem: PlanningProblem, fabric: Fabric, found: _Found) -> FloatA
     for rows, sized in ((fits & ~again, known.usual), (fits & again, known.apart)):
         if rows.any():
             batch, kinds = mixed.batch.take(rows), found.kinds[rows]
-            layers = found.layers[rows] if found.layers.ndim > 2 else found.layers
+            chunks = int((batch.pipeline * batch.virtual_pipeline).max())
+            layers = found.layers[rows, :chunks] if found.layers.ndim > 2 else found.layers
             costs = costs_of(problem, fabric, batch, layers, kinds, select_rows(sized, found.place[rows]))
             micro_batches = micro_batches_of(batch, problem.workload)
             bound_s[rows] = optimistic_step_s(

@@ -84,7 +84,7 @@ def optimistic_step_s(
     framework: Framework,
     limit_s: FloatArray | float = np.inf,
 ) -> FloatArray:
-    """(n,) seconds that no placement of the candidate can beat; rows share schedule, pipeline and virtual size.
+    """(n,) seconds that no placement of the candidate can beat; see ``row_groups.bundles`` for what rows share.
 
     ``stage_kind`` (n, P): the GPU kind of each stage among those of ``fabric``.  Schedules other than 1F1B are
     simulated unless closed bounds already rule a step of ``limit_s`` out.
@@ -109,8 +109,12 @@ def optimistic_step_s(
         return np.asarray((ends + reduce[rows]).max(axis=1) + after[rows].max(axis=1))
 
     if order is PipelineSchedule.ONE_F_ONE_B:
-        forward, backward = events
-        return step_s(_rank_ends(forward, backward, hop, micro_batches))
+        ends = np.empty_like(hop)
+        for virtual in np.unique(batch.virtual_pipeline):
+            own = batch.virtual_pipeline == virtual
+            forward, backward = (seconds[own, : virtual * ranks] for seconds in events)
+            ends[own] = _rank_ends(forward, backward, hop[own], micro_batches[own])
+        return step_s(ends)
     bound_s = step_s(least_ends(order, events, hop, micro_batches))
     near = np.flatnonzero(bound_s < limit_s)
     own = [seconds[near] for seconds in events]

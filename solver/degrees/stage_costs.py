@@ -131,9 +131,17 @@ def excess_bytes_of(
 
 
 def memory_accounts(
-    problem: PlanningProblem, kinds: Sequence[GpuKind], batch: CandidateBatch, layers: IntArray, domain: int
+    problem: PlanningProblem,
+    kinds: Sequence[GpuKind],
+    batch: CandidateBatch,
+    layers: IntArray,
+    domain: int,
+    spread: IntArray | None = None,
 ) -> list[MemoryAccount]:
-    """The account of candidates for each kind, were all GPUs of that kind, whatever they recompute."""
+    """The account of candidates for each kind, were all GPUs of that kind, whatever they recompute.
+
+    Candidates with equal ``spread`` (n,) have equal ``layers``.
+    """
     routed = _routed(problem, batch, domain)
     return [
         MemoryAccount.of(
@@ -145,6 +153,7 @@ def memory_accounts(
             micro_batches=micro_batches_of(batch, problem.workload),
             calibration=calibration_of(kind, problem.workload.framework, problem.fitted),
             routed=routed,
+            spread=spread,
         )
         for kind in kinds
     ]
