@@ -9,7 +9,6 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from app.cli.connection import service
-from app.cli.endings import Failed
 from app.cli.files import (
     check_writable,
     naming,
@@ -18,7 +17,7 @@ from app.cli.files import (
     read_fleet,
     read_snapshot,
 )
-from app.cli.planning.outcomes import end_without_plan, hand_out_answer, searched
+from app.cli.planning.outcomes import end_if, end_without_plan, hand_out_answer, searched
 from app.cli.planning.remote_planning import followed
 from app.cli.server import chosen_server
 from app.cli.terminal import section, table
@@ -54,13 +53,14 @@ def run_fleet(
     if chosen_server().address is None:
         with naming(fleet):
             problem = _problem(document, cluster)
-        result = _searched(problem, options)
+        result, cancelled = searched(plan_fleet, problem, options, check=check_fleet, refusal=NoFleetPlan)
     else:
         with service() as asked:
             found = followed(asked, cluster, document.model_dump(mode="json", exclude_unset=True), options)
         assert isinstance(found, FleetPlanDocument | NoFleetPlanDocument), "a fleet was asked for"
-        result = found.to_value()
+        result, cancelled = found.to_value(), False
     hand_out_fleet(result, as_json=as_json, everything=everything, output=output)
+    end_if(cancelled)
 
 
 def hand_out_fleet(
@@ -103,14 +103,6 @@ def _job(wanted: FleetJobRequest, fitted: FittedParameters | None, field: str) -
         workload = wanted.workload.to_value(None if fitted is None else fitted.described)
     with errors_under(field):
         return fleet_job(wanted.name, architecture, workload, wanted, fitted)
-
-
-def _searched(problem: FleetProblem, options: SearchOptions) -> FleetPlan | NoFleetPlan:
-    """The result of a search here, checked; Ctrl-C ends it with the best found so far."""
-    found = searched(plan_fleet, problem, options)
-    if isinstance(found, FleetPlan) and (broken := check_fleet(found, problem)):
-        raise Failed(f"internal error: the fleet plan breaks its own rules: {' '.join(broken[:3])}")
-    return found
 
 
 def _view(plan: FleetPlan, *, everything: bool) -> RenderableType:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import typer
 from pydantic import BaseModel
@@ -21,16 +21,42 @@ from solver.problem import SearchOptions
 Result = TypeVar("Result")
 
 
-def searched(search: Callable[..., Result], problem: object, options: SearchOptions) -> Result:
-    """The result of a search that can be watched and stopped; Ctrl-C ends it with the best until then."""
+def searched(
+    search: Callable[..., Result],
+    problem: object,
+    options: SearchOptions,
+    *,
+    check: Callable[[Any, Any], Sequence[str]],
+    refusal: type,
+) -> tuple[Result, bool]:
+    """Result of a search here, checked, and whether Ctrl-C ended it; raises ``Failed`` on a fault of our own.
+
+    Ctrl-C ends a search with the best found until then, and the command where nothing was found.
+    """
     try:
         with (
             cancelled_by_interrupt() as is_cancelled,
             shown_progress(error_console(), progress_line) as on_progress,
         ):
-            return search(problem, options, on_progress=on_progress, is_cancelled=is_cancelled)
+            found = search(problem, options, on_progress=on_progress, is_cancelled=is_cancelled)
+            cancelled = is_cancelled()
     except SolverFailed as error:
+        if is_cancelled():
+            raise KeyboardInterrupt from error
         raise Failed(str(error)) from error
+    if isinstance(found, refusal):
+        if cancelled:
+            raise KeyboardInterrupt
+    elif broken := check(found, problem):
+        raise Failed(f"internal error: the plan found breaks its own rules: {' '.join(broken[:3])}")
+    return found, cancelled
+
+
+def end_if(cancelled: bool) -> None:
+    """End with the code of an interrupted command, once its plan is handed out."""
+    if cancelled:
+        complain("meshwright: interrupted; this is the best plan found until then")
+        raise typer.Exit(Ending.INTERRUPTED)
 
 
 def hand_out_answer(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from app.cli.endings import Ending, Failed, complain
+from app.cli.endings import Ending, complain
 from app.cli.files import (
     check_writable,
     read_architecture,
@@ -18,19 +18,19 @@ from app.cli.files import (
     read_workload,
     write_text,
 )
+from app.cli.planning import outcomes
 from app.cli.planning.plan_view import plan_view
 from app.cli.planning.remote_planning import remote_plan
 from app.cli.planning.routed import Routed
-from app.cli.progress import cancelled_by_interrupt, progress_line, shown_progress
 from app.cli.server import chosen_server
-from app.cli.terminal import console, error_console
+from app.cli.terminal import console
 from app.documents.plan import result_document
 from app.documents.quantities import token_count
 from app.presentation.decision import NO_BUDGET, Budget
 from app.presentation.figures import gib
 from app.presentation.refusal import reason_of
 from app.presentation.sentences import sentences
-from cluster_models.errors import InvalidInput, SolverFailed
+from cluster_models.errors import InvalidInput
 from cluster_models.training.plan import NoPlan, Plan
 from cluster_models.training.workload import Choice
 from solver import search
@@ -71,27 +71,12 @@ def run_plan(
     else:
         result, cancelled = remote_plan(files, options), False
     deliver(result, as_json=as_json, output=output, everything=everything, budget=budget)
-    if cancelled:
-        complain("meshwright: interrupted; this is the best plan found until then")
-        raise typer.Exit(Ending.INTERRUPTED)
+    outcomes.end_if(cancelled)
 
 
 def searched(problem: PlanningProblem, options: SearchOptions) -> tuple[Plan | NoPlan, bool]:
     """Result of a search, checked, and whether Ctrl-C ended it; raises ``Failed`` on a fault of our own."""
-    try:
-        with (
-            cancelled_by_interrupt() as is_cancelled,
-            shown_progress(error_console(), progress_line) as on_progress,
-        ):
-            result = search.plan(problem, options, on_progress=on_progress, is_cancelled=is_cancelled)
-            cancelled = is_cancelled()
-    except SolverFailed as error:
-        raise Failed(str(error)) from error
-    if cancelled and isinstance(result, NoPlan):
-        raise KeyboardInterrupt
-    if isinstance(result, Plan) and (broken := check_plan(result, problem)):
-        raise Failed(f"internal error: the plan found breaks its own rules: {' '.join(broken[:3])}")
-    return result, cancelled
+    return outcomes.searched(search.plan, problem, options, check=check_plan, refusal=NoPlan)
 
 
 def options_of(

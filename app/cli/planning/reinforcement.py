@@ -9,7 +9,6 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from app.cli.connection import service
-from app.cli.endings import Failed
 from app.cli.files import (
     check_writable,
     naming,
@@ -18,7 +17,7 @@ from app.cli.files import (
     read_reinforcement_workload,
     read_snapshot,
 )
-from app.cli.planning.outcomes import end_without_plan, hand_out_answer, searched
+from app.cli.planning.outcomes import end_if, end_without_plan, hand_out_answer, searched
 from app.cli.planning.remote_planning import calibration_part, followed, named_or_in_full
 from app.cli.server import chosen_server
 from app.cli.terminal import section, table
@@ -43,7 +42,6 @@ from cluster_models.reinforcement.plan import NoReinforcementPlan, Reinforcement
 from solver.check.reinforcement import check_reinforcement
 from solver.problem import SearchOptions
 from solver.reinforcement.plan import plan_reinforcement
-from solver.reinforcement.problem import ReinforcementProblem
 
 
 def run_reinforcement_plan(
@@ -65,14 +63,17 @@ def run_reinforcement_plan(
         fitted = None if calibration is None else read_calibration(calibration)
         with naming(workload):
             problem = reinforcement_problem(snapshot, architecture, document, fitted)
-        result = _searched(problem, options)
+        result, cancelled = searched(
+            plan_reinforcement, problem, options, check=check_reinforcement, refusal=NoReinforcementPlan
+        )
     else:
         body = {"model": named_or_in_full(model), "workload": document.model_dump(mode="json", exclude_unset=True)}
         with service() as asked:
             found = followed(asked, cluster, body | calibration_part(calibration), options)
         assert isinstance(found, ReinforcementPlanDocument | NoReinforcementPlanDocument), "it was asked for"
-        result = found.to_value()
+        result, cancelled = found.to_value(), False
     hand_out_reinforcement(result, as_json=as_json, everything=everything, output=output)
+    end_if(cancelled)
 
 
 def hand_out_reinforcement(
@@ -83,14 +84,6 @@ def hand_out_reinforcement(
     hand_out_answer(reinforcement_document(result), view, as_json=as_json, output=output)
     if isinstance(result, NoReinforcementPlan):
         end_without_plan("no plan fits", refusal(result))
-
-
-def _searched(problem: ReinforcementProblem, options: SearchOptions) -> ReinforcementPlan | NoReinforcementPlan:
-    """The result of a search here, checked; Ctrl-C ends it with the best found so far."""
-    found = searched(plan_reinforcement, problem, options)
-    if isinstance(found, ReinforcementPlan) and (broken := check_reinforcement(found, problem)):
-        raise Failed(f"internal error: the plan found breaks its own rules: {' '.join(broken[:3])}")
-    return found
 
 
 def _view(plan: ReinforcementPlan, *, everything: bool) -> RenderableType:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from app.cli.endings import Ending, Failed, complain
+from app.cli.endings import Ending, complain
 from app.cli.files import (
     check_writable,
     naming,
@@ -17,27 +17,25 @@ from app.cli.files import (
     read_snapshot,
 )
 from app.cli.planning.exporting import write_folder
-from app.cli.planning.outcomes import hand_out_answer
+from app.cli.planning.outcomes import end_if, hand_out_answer, searched
 from app.cli.planning.remote_planning import remote_serving_plan
 from app.cli.planning.serving_options import ServingOptions
 from app.cli.planning.serving_plan_view import exports_view, serving_plan_view
 from app.cli.planning.serving_workload import served_workload
-from app.cli.progress import cancelled_by_interrupt, progress_line, shown_progress
 from app.cli.server import chosen_server
-from app.cli.terminal import console, error_console
+from app.cli.terminal import console
 from app.documents.serving import ServingWorkloadDocument
 from app.documents.serving_plan import serving_document
 from app.exports.serving.contract import serving_refusal
 from app.exports.serving.registry import SERVING_EXPORTS
 from app.presentation.serving_refusal import nothing_serves
 from app.services.planning.serving_problems import Wanted, serving_problem
-from cluster_models.errors import InvalidInput, SolverFailed
+from cluster_models.errors import InvalidInput
 from cluster_models.serving.plan import ServingPlan
 from cluster_models.serving.refusal import NoServingPlan
 from solver.check.serving import check_serving_plan
 from solver.problem import SearchOptions
 from solver.serving.plan import plan_serving
-from solver.serving.problem import ServingProblem
 
 
 def run_serving_plan(
@@ -64,16 +62,16 @@ def run_serving_plan(
         fitted = None if serving.calibration is None else read_calibration(serving.calibration)
         with naming(workload):
             problem = serving_problem(snapshot, (architecture, document), more, fitted=fitted)
-        result, cancelled = _searched(problem, options)
+        result, cancelled = searched(
+            plan_serving, problem, options, check=check_serving_plan, refusal=NoServingPlan
+        )
     else:
         first, *rest = [(model, document), *others]
         result, cancelled = remote_serving_plan(cluster, first, rest, options, serving.calibration), False
     plan = hand_out(result, as_json=as_json, output=output, everything=everything)
     if serving.exports is not None:
         _write_exports(plan, serving.exports, quiet=as_json)
-    if cancelled:
-        complain("meshwright: interrupted; this is the best plan found until then")
-        raise typer.Exit(Ending.INTERRUPTED)
+    end_if(cancelled)
 
 
 def hand_out(
@@ -88,26 +86,6 @@ def hand_out(
         _explain(result)
         raise typer.Exit(Ending.NO_PLAN)
     return result
-
-
-def _searched(problem: ServingProblem, options: SearchOptions) -> tuple[ServingPlan | NoServingPlan, bool]:
-    """Result of a search, and whether Ctrl-C ended it; raises ``Failed`` on a fault of our own."""
-    try:
-        with (
-            cancelled_by_interrupt() as is_cancelled,
-            shown_progress(error_console(), progress_line) as on_progress,
-        ):
-            result = plan_serving(problem, options, on_progress=on_progress, is_cancelled=is_cancelled)
-            cancelled = is_cancelled()
-    except SolverFailed as error:
-        if is_cancelled():
-            raise KeyboardInterrupt from error
-        raise Failed(str(error)) from error
-    if cancelled and isinstance(result, NoServingPlan):
-        raise KeyboardInterrupt
-    if isinstance(result, ServingPlan) and (broken := check_serving_plan(result, problem)):
-        raise Failed(f"internal error: the plan found breaks its own rules: {' '.join(broken[:3])}")
-    return result, cancelled
 
 
 def _also(text: str) -> tuple[str, ServingWorkloadDocument]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import json
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -273,6 +274,10 @@ def test_the_command_line_shows_one_and_says_why_not(
     with monkeypatch.context() as patched:
         patched.setattr(reinforcement, "plan_reinforcement", lambda *_, **__: found)
         assert main([*command, "--verbose", "--output", "plan.json"]) == 0
+        patched.setattr(
+            reinforcement, "plan_reinforcement", lambda *_, **__: signal.raise_signal(signal.SIGINT) or found
+        )
+        assert main([*command, "--json"]) == 130, "interrupted, with the best until then"
     words = " ".join(capsys.readouterr().out.split())
     assert "a step of 64 responses" in words
     assert "Ways to share the nodes out" in words
