@@ -17,6 +17,7 @@ from solver.costs.adapters import trained_parameters
 from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.communication_buffers import communicator_bytes, passing_bytes, user_buffer_bytes
 from solver.costs.compute import processor
+from solver.costs.held_layers import Moment, distinct_holders, held_layers
 from solver.costs.host_offload import HOST_SHARE, HostStates, offload_share
 from solver.costs.in_flight import held_at_peaks
 from solver.costs.launching import lagging
@@ -98,24 +99,6 @@ def stage_memory(  # noqa: PLR0913 - each a fact of its own
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Moment:
-    """A moment of the step that may be a rank's peak.
-
-    ``in_flight`` (u, v, P) micro-batches whose activations chunk ``v * P + rank`` holds, ``held_layers`` (n, P, K)
-    the layers of each kind that these are of, ``beside`` (n, P) bytes of stage outputs and of what waits for
-    gradients of weights.  Candidate ``i`` is as ``in_flight[alike[i]]`` (``MemoryAccount``).
-    """
-
-    in_flight: FloatArray
-    held_layers: FloatArray
-    beside: FloatArray
-
-    def take(self, rows: IntArray | slice) -> _Moment:
-        """The moment of some candidates."""
-        return replace(self, held_layers=self.held_layers[rows], beside=self.beside[rows])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class MemoryAccount:
     """Memory of candidates before it is known what they recompute, which ``parts`` adds.
 
@@ -139,7 +122,7 @@ class MemoryAccount:
     tensors: LayerTensors
     gathered: LayerTensors | None
     share: FloatArray
-    moments: tuple[_Moment, ...]
+    moments: tuple[Moment, ...]
     step: FloatArray
     left: FloatArray
     settled: StageMemoryParts
@@ -176,7 +159,7 @@ class MemoryAccount:
         sizes = local_sizes(batch, workload, calibration, imbalance=imbalance, most=True)
         parameters = local_parameters(batch, layers, architecture)
         stages = int(batch.pipeline[0])
-        first, alike = _distinct(micro_batches, layers, spread)
+        first, alike = distinct_holders(micro_batches, layers, spread)
         held_by = layers[first] if layers.ndim > 2 else layers
         peaks = list(held_at_peaks(batch.take(first), micro_batches[first], framework))
         in_flight = peaks[0].activations
@@ -237,9 +220,9 @@ class MemoryAccount:
             gathered=gathered,
             share=share,
             moments=tuple(
-                _Moment(
+                Moment(
                     in_flight=(held := peak.activations * stays),
-                    held_layers=(own := _held_layers(held_by, held)[alike]),
+                    held_layers=(own := held_layers(held_by, held)[alike]),
                     beside=output * held.sum(axis=1)[alike]
                     + (wait * peak.waiting[alike]).sum(axis=1)
                     + surfaces * own.sum(axis=-1),
@@ -338,7 +321,7 @@ class MemoryAccount:
         working = kept.working if again else tensors.passing
         return np.asarray(here + working[..., None]), held
 
-    def _held(self, moment: _Moment, kept: LayerActivations, policies: RecomputePolicies) -> FloatArray:
+    def _held(self, moment: Moment, kept: LayerActivations, policies: RecomputePolicies) -> FloatArray:
         """(n, P), or (m, n, P), bytes that layers keep at a moment."""
         kinds = range(moment.held_layers.shape[-1])
         held = sum((moment.held_layers[..., kind] * kept.layers[..., kind, None] for kind in kinds), moment.beside)
@@ -348,22 +331,13 @@ class MemoryAccount:
             held = held + (beyond * (kept.whole - kept.layers)[:, None, :]).sum(axis=-1)
         return np.asarray(held)
 
-    def _held_whole(self, moment: _Moment, policies: RecomputePolicies) -> FloatArray:
+    def _held_whole(self, moment: Moment, policies: RecomputePolicies) -> FloatArray:
         """(n, P, K) layers held that run again whole; those alike with the same limit have the same."""
         codes = (2 * policies.layers + policies.full) * len(moment.in_flight) + self.alike
         _, first, row = np.unique(codes, return_index=True, return_inverse=True)
         layers = self.layers[first] if self.layers.ndim > 2 else self.layers
         again = select_rows(policies, first).whole_layers(self.architecture, layers, self.order)
-        return _held_layers(again, moment.in_flight[self.alike[first]])[row]
-
-
-def _distinct(micro_batches: IntArray, layers: IntArray, spread: IntArray | None) -> tuple[IntArray, IntArray]:
-    """The first of all candidates that hold as much of as many layers, and (n,) which of these each one is like."""
-    if spread is None:
-        spread = np.arange(len(micro_batches)) if layers.ndim > 2 else np.zeros_like(micro_batches)
-    codes = spread * (micro_batches.max(initial=0) + 1) + micro_batches
-    _, first, alike = np.unique(codes, return_index=True, return_inverse=True)
-    return first, alike
+        return held_layers(again, moment.in_flight[self.alike[first]])[row]
 
 
 def _share(excess_bytes: FloatArray, freed_bytes: FloatArray) -> FloatArray:
@@ -385,12 +359,6 @@ def _weight_bytes(
     heads = np.full(len(batch), 1.0 + architecture.prediction_layers)
     waiting[:, batch.last_column(layers.shape[-2])] += deferred_head_bytes(architecture, sizes, heads)
     return waiting
-
-
-def _held_layers(layers: IntArray | FloatArray, in_flight: FloatArray) -> FloatArray:
-    """(u, P, K) layers of each kind that each rank holds: of its chunks' ``layers`` those in flight."""
-    chunks = layers.reshape(-1, *in_flight.shape[1:], layers.shape[-1])
-    return np.stack([(chunks[..., kind] * in_flight).sum(axis=1) for kind in range(layers.shape[-1])], axis=-1)
 
 
 def _with_waiting(

@@ -23,7 +23,6 @@ from solver.costs.layer_counts import chunk_kinds
 from solver.costs.recomputation import RecomputePolicies
 from solver.degrees.enumeration import Enumeration, enumerate_candidates, worlds_of
 from solver.degrees.kind_mixes import can_mix, mixed_rows, most_gpus_on
-from solver.degrees.layout import chunk_layers
 from solver.degrees.leaner_settings import changes, every_leaner, fitting_or_nearest, with_settings
 from solver.degrees.memory_mixes import PLAIN, levels_of, with_mix
 from solver.degrees.mix_choice import MixedRows, Screened, screened
@@ -33,13 +32,16 @@ from solver.degrees.row_groups import bundles, count_of, groups
 from solver.degrees.speeds import chunk_seconds, layouts_by_speed, probe_layers
 from solver.degrees.stage_costs import (
     Staging,
+    Stagings,
     costs_by_kind,
     costs_of,
     excess_bytes_of,
     kind_rows,
+    layers_of_all,
     layout_of,
     micro_batches_of,
     objective_weight,
+    stagings_of,
 )
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
@@ -244,15 +246,9 @@ def _joined(prices: Prices, leaner_ones: Sequence[tuple[IntArray, Prices]]) -> P
 
 def _alike_group(problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch) -> _Group:
     problem, kinds = problem.under(batch.chosen), kind_rows(batch)
-    _, first, spread = np.unique(batch.virtual_pipeline, return_index=True, return_inverse=True)
-    layouts = [layout_of(problem, batch.take(row)) for row in first[:, None]]
-    chunks = [chunk_layers(problem.architecture, layout, batch.runs) for layout in layouts]
-    layers = chunks[0]
-    if len(chunks) > 1:
-        most = max(map(len, chunks))
-        layers = np.stack([np.pad(each, ((0, most - len(each)), (0, 0))) for each in chunks])[spread]
-    found = screened(problem, fabric.kinds, batch, layers, kinds, domain=fabric.gpus_per_unit, spread=spread)
-    return _Group(batch, layers, kinds, (spread, [Staging(layout) for layout in layouts]), found)
+    layers, staging = layers_of_all(problem, batch)
+    found = screened(problem, fabric.kinds, batch, layers, kinds, domain=fabric.gpus_per_unit, spread=staging[0])
+    return _Group(batch, layers, kinds, staging, found)
 
 
 def mixed_prices(asked: PlanningProblem, fabric: Fabric, index: int) -> Iterator[Prices]:
@@ -278,7 +274,7 @@ def mixed_prices(asked: PlanningProblem, fabric: Fabric, index: int) -> Iterator
         for level in levels_of(problem):
             counts = mixed_layouts(problem, fabric, with_mix(batch, *level), kinds)
             layers = chunk_kinds(architecture, counts)
-            staging, domain = _stagings(counts, kinds), fabric.gpus_per_unit
+            staging, domain = stagings_of(counts, kinds), fabric.gpus_per_unit
             mixed = screened(problem, fabric.kinds, batch, layers, kinds, domain=domain, spread=staging[0])
             group = _Group(batch, layers, kinds, staging, mixed)
             (found,) = _prices(problem, fabric, index, [group])
@@ -310,21 +306,6 @@ def mixed_layouts(problem: PlanningProblem, fabric: Fabric, batch: CandidateBatc
     return layouts_by_speed(seconds, virtual, architecture, excess)
 
 
-def _stagings(counts: IntArray, kinds: IntArray) -> tuple[IntArray, list[Staging]]:
-    """The distinct stagings of layers ``counts`` (n, C) on ``kinds`` (n, P), and (n,) which one each row has."""
-    ranks = kinds.shape[1]
-    known: dict[bytes, int] = {}
-    found: list[Staging] = []
-    which = np.empty(len(counts), dtype=np.int64)
-    for row, (held, on) in enumerate(zip(counts, kinds, strict=True)):
-        key = held.tobytes() + on.tobytes()
-        if key not in known:
-            known[key] = len(found)
-            found.append(Staging(tuple(map(tuple, held.reshape(-1, ranks).tolist())), tuple(on.tolist())))
-        which[row] = known[key]
-    return which, found
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Group:
     """Candidates that are priced together (``row_groups.bundles``), and who of them fits."""
@@ -332,7 +313,7 @@ class _Group:
     batch: CandidateBatch
     layers: IntArray
     kinds: IntArray
-    staging: tuple[IntArray, list[Staging]]
+    staging: Stagings
     screened: Screened
 
     @property

@@ -22,7 +22,7 @@ from solver.costs.recomputation import RecomputePolicies
 from solver.costs.routed_loads import RoutedLoads, routed_loads
 from solver.costs.stagewise import by_stage, stagewise_costs, stagewise_memory
 from solver.costs.step_costs import StepCosts, step_costs
-from solver.degrees.layout import Layout, balanced_layout, launchable_layout
+from solver.degrees.layout import Layout, balanced_layout, chunk_layers, launchable_layout
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
 
@@ -38,6 +38,10 @@ class Staging(NamedTuple):
     kinds: StageKinds = ()
 
 
+Stagings = tuple[IntArray, list[Staging]]
+"""(n,) the number of each candidate's staging, and those there are."""
+
+
 def layout_of(problem: PlanningProblem, batch: CandidateBatch) -> Layout:
     """Stage layers, on GPUs of one kind, of candidates that share schedule, pipeline and virtual pipeline sizes.
 
@@ -48,6 +52,36 @@ def layout_of(problem: PlanningProblem, batch: CandidateBatch) -> Layout:
     found = launchable_layout(model, length, *sizes, problem.workload.framework)
     layout = balanced_layout(model, length, *sizes) if found is None else found
     return rows_of(batch.runs, sizes[0], [count for row in layout for count in row])
+
+
+def layers_of_all(problem: PlanningProblem, batch: CandidateBatch) -> tuple[IntArray, Stagings]:
+    """Layers, (C, K) or (n, C, K), of candidates that share schedule and pipeline size, and their stagings.
+
+    Columns behind the chunks of a candidate that has fewer than others hold none.
+    """
+    _, first, which = np.unique(batch.virtual_pipeline, return_index=True, return_inverse=True)
+    layouts = [layout_of(problem, batch.take(row)) for row in first[:, None]]
+    chunks = [chunk_layers(problem.architecture, layout, batch.runs) for layout in layouts]
+    staging = which, [Staging(layout) for layout in layouts]
+    if len(chunks) == 1:
+        return chunks[0], staging
+    most = max(map(len, chunks))
+    return np.stack([np.pad(each, ((0, most - len(each)), (0, 0))) for each in chunks])[which], staging
+
+
+def stagings_of(counts: IntArray, kinds: IntArray) -> Stagings:
+    """The distinct stagings of layers ``counts`` (n, C) on ``kinds`` (n, P)."""
+    ranks = kinds.shape[1]
+    known: dict[bytes, int] = {}
+    found: list[Staging] = []
+    which = np.empty(len(counts), dtype=np.int64)
+    for row, (held, on) in enumerate(zip(counts, kinds, strict=True)):
+        key = held.tobytes() + on.tobytes()
+        if key not in known:
+            known[key] = len(found)
+            found.append(Staging(tuple(map(tuple, held.reshape(-1, ranks).tolist())), tuple(on.tolist())))
+        which[row] = known[key]
+    return which, found
 
 
 def micro_batches_of(batch: CandidateBatch, workload: TrainingWorkload) -> IntArray:
