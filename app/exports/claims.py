@@ -12,6 +12,7 @@ from cluster_models.model.layer_kinds import Mixer
 from cluster_models.model.patterns import blocks_of
 from cluster_models.training.adapters import Adapters
 from cluster_models.training.expert_slots import ExpertSlots
+from cluster_models.training.framework_choices import ShardedExchange
 from cluster_models.training.optimizer_states import OptimizerStates
 from cluster_models.training.plan import Plan, RankOrder
 from cluster_models.training.schedules import PipelineSchedule
@@ -56,6 +57,7 @@ class Claims:
     optimizer_offload: int | None = None
     offload_to_disks: bool | None = None
     offload_parameters: bool | None = None
+    sharded_exchange: ShardedExchange | None = None
     offloaded_layers: int | None = None
     exchange: str | None = None
     shards_gradients: bool | None = None
@@ -122,6 +124,7 @@ def claims_of(launch: Launch) -> Claims:
         optimizer_offload=launch.configuration.optimizer_offload,
         offload_to_disks=launch.configuration.offload_to_disks,
         offload_parameters=launch.configuration.offload_parameters,
+        sharded_exchange=exchange_of_shards(launch) if plan.workload else None,
         offloaded_layers=launch.configuration.offloaded_layers,
         exchange=launch.configuration.exchange_words,
         shards_gradients=shards_gradients(launch.configuration.sharding, plan.workload) if plan.workload else None,
@@ -193,6 +196,13 @@ def shards_gradients(sharding: Sharding, workload: TrainingWorkload) -> bool:
 def _states_shared(sharding: Sharding) -> Sharding:
     """The sharding as files say it that tell gradients by ``shards_gradients``."""
     return Sharding.OPTIMIZER if sharding is Sharding.GRADIENTS else sharding
+
+
+def exchange_of_shards(launch: Launch) -> ShardedExchange:
+    """How sharded parameters travel, plain where none are."""
+    if launch.configuration.sharding is not Sharding.PARAMETERS:
+        return ShardedExchange.PLAIN
+    return launch.workload.framework.sharded_exchange
 
 
 def _optimizer_copies(plan: Plan) -> int | None:

@@ -10,10 +10,11 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Final
 
-from app.exports.claims import Claims, claims_of
+from app.exports.claims import Claims, claims_of, exchange_of_shards
 from app.exports.launch_value import Launch, launch_of
 from app.exports.options import DEFAULTS, Options
 from cluster_models.errors import InvalidConfiguration, InvalidInput
+from cluster_models.training.framework_choices import ShardedExchange
 from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.plan import Plan
 from cluster_models.training.schedules import PipelineSchedule
@@ -199,8 +200,14 @@ def refuse_groups(target: str, launch: Launch, *, of_states: bool = False) -> No
 
 
 def refuse_gradients(target: str, launch: Launch) -> None:
-    """Raise ``InvalidConfiguration`` where a plan shards gradients and states alone and a target cannot."""
-    sharding = launch.configuration.sharding
+    """Raise ``InvalidConfiguration`` where gradients are sharded beside whole weights, or shards travel quantised.
+
+    DeepSpeed alone does either.
+    """
+    sharding, exchange = launch.configuration.sharding, exchange_of_shards(launch)
+    if exchange is not ShardedExchange.PLAIN:
+        problem = "it does not quantise what shards exchange"
+        raise unsupported(target, "framework_settings.sharded_exchange", str(exchange), problem, "export deepspeed")
     if sharding is Sharding.GRADIENTS:
         problem = "it shards the optimizer's states, or parameters as well"
         raise unsupported(target, "sharding", str(sharding), problem, "export deepspeed")

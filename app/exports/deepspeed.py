@@ -83,6 +83,10 @@ def _settings(launch: Launch) -> dict[str, Any]:
         "bf16": {"enabled": workload.precision is Precision.BF16},
         "fp16": {"enabled": workload.precision is Precision.FP16},
     }
+    if configuration.sharding is Sharding.PARAMETERS:
+        exchange = workload.framework.sharded_exchange
+        named = {"zero_quantized_weights": exchange.of_weights, "zero_quantized_gradients": exchange.of_gradients}
+        settings["zero_optimization"] |= {name: True for name, is_on in named.items() if is_on}
     if configuration.optimizer_offload:
         home = {"device": "nvme", "nvme_path": NVME} if configuration.offload_to_disks else {"device": "cpu"}
         settings["zero_optimization"]["offload_optimizer"] = home | {"pin_memory": True}

@@ -125,6 +125,27 @@ class OptimizerOffload(StrEnum):
     """All states and the sharded parameters and gradients themselves (PyTorch FSDP's ``CPUOffloadPolicy``)."""
 
 
+class ShardedExchange(StrEnum):
+    """What of sharded parameters travels quantised (DeepSpeed's ZeRO++, arXiv 2306.10209)."""
+
+    PLAIN = "plain"
+    WEIGHTS = "weights"
+    """Weights are gathered in INT8 (``zero_quantized_weights``)."""
+    GRADIENTS = "gradients"
+    """Gradients reach their owners in INT4, inside nodes first (``zero_quantized_gradients``)."""
+    BOTH = "both"
+
+    @property
+    def of_weights(self) -> bool:
+        """Whether weights are quantised."""
+        return self in (ShardedExchange.WEIGHTS, ShardedExchange.BOTH)
+
+    @property
+    def of_gradients(self) -> bool:
+        """Whether gradients are quantised."""
+        return self in (ShardedExchange.GRADIENTS, ShardedExchange.BOTH)
+
+
 class CudaGraphs(StrEnum):
     """Part of a step that is captured and launched as a whole, free of launch overhead on the host."""
 

@@ -26,6 +26,7 @@ from cluster_models.training.framework_choices import (
     OptimizerOffload,
     Overlap,
     SelectiveRecompute,
+    ShardedExchange,
 )
 from cluster_models.training.framework_facts import Fact, read_fact
 from cluster_models.training.interleaving import Interleaving
@@ -169,10 +170,7 @@ class Framework:
     ]
     fills_stages: Annotated[
         bool,
-        Fact(
-            "Layers fill one pipeline stage after the other, each until it has more than its share of the "
-            "parameters (nanotron), instead of being shared out as the launcher is told."
-        ),
+        Fact("Layers fill one pipeline stage after the other, beyond its share of parameters (nanotron)."),
     ]
     fills_pipeline: Annotated[bool, Fact("A step of fewer micro-batches than pipeline stages less one is refused.")]
     overlap_gradients: Annotated[bool, Fact("Gradients are reduced beside the backward pass.", setting=True)]
@@ -297,6 +295,11 @@ class Framework:
     activation_offload: Annotated[
         bool, Fact("Without a pipeline, activations of layers may wait in nodes' memory for the backward pass.")
     ]
+    quantized_exchange: Annotated[bool, Fact("A run may quantise what sharded parameters exchange (ZeRO++).")]
+    sharded_exchange: Annotated[
+        ShardedExchange,
+        Fact("Sharded weights gathered in INT8, their gradients scattered in INT4, or both.", setting=True),
+    ]
     whole_logits: Annotated[bool, Fact("Tensor ranks gather the logits before the loss.")]
     cuda_graphs: Annotated[
         CudaGraphs,
@@ -319,10 +322,7 @@ class Framework:
     ]
     recompute_blocks: Annotated[
         bool,
-        Fact(
-            "Full recomputation may be limited to the first layers of each stage or virtual stage "
-            "(--recompute-method block)."
-        ),
+        Fact("Full recomputation may stop after the first layers of each chunk (--recompute-method block)."),
     ]
     megatron_core: Annotated[
         int,

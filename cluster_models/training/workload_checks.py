@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidWorkload
 from cluster_models.training.adapters import FrozenFormat
-from cluster_models.training.framework_choices import FreeSetting
+from cluster_models.training.framework_choices import FreeSetting, ShardedExchange
 from cluster_models.training.packing import MOST_IN_SEQUENCE
 from cluster_models.training.run_settings import has_instances, switches
 
@@ -128,7 +128,15 @@ def _check_optimizer(workload: TrainingWorkload) -> None:
 
 
 def _check_settings(workload: TrainingWorkload) -> None:
-    """The framework has the switches of what is left free."""
+    """The framework has the switches of what is left free, and quantises what is asked for."""
+    quantised = workload.framework.sharded_exchange
+    if quantised is not ShardedExchange.PLAIN and not workload.framework.quantized_exchange:
+        remedy = "use plain, or a framework with quantized_exchange"
+        problem = f"{workload.framework.name} does not quantise what sharded parameters exchange"
+        raise InvalidWorkload("workload.framework_settings.sharded_exchange", str(quantised), problem, remedy)
+    if quantised is not ShardedExchange.PLAIN and workload.adapters is not None:
+        problem = "is not planned beside adapters"
+        raise InvalidWorkload("workload.framework_settings.sharded_exchange", str(quantised), problem, "use plain")
     known = [*switches(workload.framework), *[FreeSetting.SHARDING_RANKS] * has_instances(workload.framework)]
     if lacking := [str(each) for each in workload.free_settings if each not in known]:
         names = ", ".join(known)

@@ -26,6 +26,12 @@ from solver.costs.traffic import LayerTraffic
 
 _GATHERED_BYTES: Final = 2.0
 """ZeRO-3 gathers weights in 16 bits (FSDP's mixed precision)."""
+_INT8_BYTES: Final = 1.0
+_INT4_BYTES: Final = 0.5
+"""ZeRO++ (arXiv 2306.10209, section 3): blocks of 8,000 share a scale (``CUDAQuantizer``), which is not counted."""
+_QUANTISING_BYTES: Final = 3.0
+"""Through memory for each parameter: a gathered INT8 read and its 16 bits written; a gradient's 16 bits read, four
+written, and the four of another rank read."""
 _ORTHOGONAL_BYTES: Final = 16.0
 """Muon reads momentum, writes what it makes orthogonal, and reads and writes that once more to norm it, in FP32."""
 _SCALING_BYTES: Final = 40.0
@@ -195,10 +201,12 @@ def parameter_traffic(  # noqa: PLR0913 - each a fact of its own
     Collectives take g seconds alone and slow the compute beside them by ``gather_contention`` g, wherever they
     lead: each rank moves the whole layer through its own memory.  A layer of L seconds then takes
     L + max(contention g, g - L); where the group leaves its domain, the placement decides on the second term.
+    Quantised (``sharded_exchange``), weights have a byte and gradients half of one; kernels for both pass memory
+    beside nothing.
     All zero where weights are gathered once a step instead (``_layer_by_layer``); gradients that are reduced once
     stay out of it, and those that are summed over several groups as well.
     """
-    framework = calibration.framework
+    framework, exchange = calibration.framework, calibration.framework.sharded_exchange
     zero3 = _layer_by_layer(batch, framework)
     common_ranks, routed_ranks = (np.where(zero3, ranks, 1.0) for ranks in sharing_ranks(batch, framework))
     layer_bytes, expert_bytes = _GATHERED_BYTES * (parameters.layers @ shares), _GATHERED_BYTES * parameters.experts
@@ -208,7 +216,10 @@ def parameter_traffic(  # noqa: PLR0913 - each a fact of its own
         own = _GATHERED_BYTES * (trained.layers @ shares)
         layer_bytes, expert_bytes = share * layer_bytes + own, share * expert_bytes
         width = width * own / (layer_bytes + sparse_share * expert_bytes)
+    if exchange.of_gradients:
+        width = width * _INT4_BYTES / framework.gradient_bytes
     width = np.where(is_hybrid(batch), 0.0, width)
+    packed = np.where(exchange.of_weights & ~is_hybrid(batch), _INT8_BYTES / _GATHERED_BYTES, 1.0)
     common = _Group.of(
         layer_bytes,
         ranks=common_ranks,
@@ -223,9 +234,13 @@ def parameter_traffic(  # noqa: PLR0913 - each a fact of its own
     )
     gather, scatter = (
         sum(domain_collective_s(gpu, kind, each.members, factor * each.nbytes) for each in (common, routed))
-        for kind, factor in ((Collective.ALL_GATHER, 1.0), (Collective.REDUCE_SCATTER, width))
+        for kind, factor in ((Collective.ALL_GATHER, packed), (Collective.REDUCE_SCATTER, width))
     )
     alone = Seconds(np.asarray(gather), np.asarray(gather + scatter)) * (1.0 / calibration.domain_share)
+    travels = layer_bytes * (common_ranks > 1) + sparse_share * expert_bytes * (routed_ranks > 1)
+    pass_s = _QUANTISING_BYTES * travels / _GATHERED_BYTES / (gpu.memory_bytes_per_s * calibration.memory_share)
+    weights_s = pass_s * (packed < 1.0)
+    kernels = Seconds(weights_s, weights_s + pass_s * exchange.of_gradients * (width > 0.0))
     beside = Seconds(layer.forward * framework.overlap_parameters, layer.backward * framework.overlap_gradients)
     spans = common.spans | routed.spans
     slowed = alone * calibration.gather_contention
@@ -233,12 +248,13 @@ def parameter_traffic(  # noqa: PLR0913 - each a fact of its own
         inside=Seconds(
             np.where(spans, slowed.forward, np.maximum(slowed.forward, alone.forward - beside.forward)),
             np.where(spans, slowed.backward, np.maximum(slowed.backward, alone.backward - beside.backward)),
-        ),
-        message_bytes=common.crossing_bytes + routed.crossing_bytes,
+        )
+        + kernels,
+        message_bytes=packed * (common.crossing_bytes + routed.crossing_bytes),
         forward_count=np.where(spans, 1.0, 0.0),
-        backward_count=np.where(spans, 1.0 + width, 0.0),
+        backward_count=np.where(spans, 1.0 + width / packed, 0.0),
         forward_hidden_s=np.where(spans, beside.forward + slowed.forward, 0.0),
-        backward_hidden_s=np.where(spans, (beside.backward + slowed.backward) / (1.0 + width), 0.0),
+        backward_hidden_s=np.where(spans, (beside.backward + slowed.backward) / (1.0 + width / packed), 0.0),
     )
 
 

@@ -10,6 +10,7 @@ from app.exports.claims import Claims
 from app.exports.contract import Files, unreadable
 from app.exports.readback.shell import HOSTS_SAY
 from app.exports.readback.words import file_named, numbers, one, same
+from cluster_models.training.framework_choices import ShardedExchange
 from cluster_models.training.workload import WHOLE_OFFLOAD, Sharding
 
 DEEPSPEED_SAYS: Final = HOSTS_SAY | {
@@ -27,8 +28,15 @@ DEEPSPEED_SAYS: Final = HOSTS_SAY | {
     "optimizer_offload",
     "offload_to_disks",
     "offload_parameters",
+    "sharded_exchange",
 }
 _SHARDED_GRADIENTS: Final = 2
+_EXCHANGES: Final = {
+    (False, False): ShardedExchange.PLAIN,
+    (True, False): ShardedExchange.WEIGHTS,
+    (False, True): ShardedExchange.GRADIENTS,
+    (True, True): ShardedExchange.BOTH,
+}
 _STAGES: Final = {
     0: Sharding.NONE,
     1: Sharding.OPTIMIZER,
@@ -81,6 +89,9 @@ def read_deepspeed(files: Files) -> Claims:
         shards_gradients=stage == _SHARDED_GRADIENTS,
         optimizer_offload=WHOLE_OFFLOAD if offloaded["device"] in ("cpu", "nvme") else 0,
         offload_to_disks=offloaded["device"] == "nvme",
+        sharded_exchange=_EXCHANGES[
+            zero.get("zero_quantized_weights", False), zero.get("zero_quantized_gradients", False)
+        ],
         offload_parameters=_follows(zero, offloaded["device"]),
     )
 
