@@ -267,6 +267,11 @@ def test_the_command_line_shows_one_and_says_why_not(
     found: ReinforcementPlan,
 ) -> None:
     """Tables with a proof; code 3 with a remedy where nothing fits, 2 for options of other kinds."""
+
+    def interrupted(*_: object, **__: object) -> ReinforcementPlan:
+        signal.raise_signal(signal.SIGINT)
+        return found
+
     monkeypatch.chdir(tmp_path)
     for name, content in (("cluster", cluster_body()), ("model", MODEL), ("rl", WORKLOAD)):
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
@@ -274,9 +279,7 @@ def test_the_command_line_shows_one_and_says_why_not(
     with monkeypatch.context() as patched:
         patched.setattr(reinforcement, "plan_reinforcement", lambda *_, **__: found)
         assert main([*command, "--verbose", "--output", "plan.json"]) == 0
-        patched.setattr(
-            reinforcement, "plan_reinforcement", lambda *_, **__: signal.raise_signal(signal.SIGINT) or found
-        )
+        patched.setattr(reinforcement, "plan_reinforcement", interrupted)
         assert main([*command, "--json"]) == 130, "interrupted, with the best until then"
     words = " ".join(capsys.readouterr().out.split())
     assert "a step of 64 responses" in words
