@@ -1,4 +1,4 @@
-"""Who sends a request: known by a key, named by a proxy that is trusted, or by the request itself."""
+"""Sender of a request: known by a key, named by a proxy that is trusted, or by the request itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.services.decisions.replan_steps import Actor
 
 
 def actor_of(request: Request, said: str = "") -> Actor:
-    """Who is known by a key or signed in, else whom the trusted header names (``Settings.actor_header``).
+    """Actor known by a key or signed in, else the one whom the trusted header names (``Settings.actor_header``).
 
     Else who the request says it is, not verified.
 

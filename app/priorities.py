@@ -1,4 +1,4 @@
-"""Who goes first on cores that the processes of one machine share; answers to requests do, at niceness 0."""
+"""Precedence on cores that the processes of one machine share; answers to requests do, at niceness 0."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Role(StrEnum):
 
 
 class Access(StrEnum):
-    """Who may use the service."""
+    """Access to the service."""
 
     LOOPBACK = "loopback"
     """Whoever reaches it, and only this machine does: it refuses to listen elsewhere."""

@@ -25,7 +25,7 @@ from solver.problem import IsCancelled, OnProgress, PlanningProblem, Progress, S
 FASTER: Final = 2.0
 """Factor of ``Lever.LINKS``."""
 MORE_BYTES: Final = 10 * GIB
-"""Of ``Lever.MEMORY``."""
+"""Change of ``Lever.MEMORY``, in bytes."""
 MOST_SIZES: Final = 5
 """Numbers of GPUs below that of the fastest plan that are planned for: a node less, then halves."""
 LEAST_PLAN_S: Final = 0.5

@@ -91,7 +91,7 @@ class AccessControl:
             await self._note_use(request, principal.key_id)
 
     async def _principal(self, request: Request) -> Principal | None:
-        """Who the credentials of a request stand for; raises ``InvalidCredentials``.
+        """Principal that the credentials of a request stand for; raises ``InvalidCredentials``.
 
         The database is asked again once anything was stored in it.
         """

@@ -110,7 +110,7 @@ def note_use(session: Session, *, key_id: str, now: datetime) -> None:
 
 
 def principal_of(key: ApiKey) -> Principal:
-    """Who sends requests with a key."""
+    """Sender of requests with a key."""
     return Principal(
         key.tenant_id,
         key.name,

@@ -34,7 +34,7 @@ ROLES: Final[Mapping[str, frozenset[Scope]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who sends a request: a tenant's key, somebody signed in, anybody, or nobody that is known.
+    """Sender of a request: a tenant's key, somebody signed in, anybody, or nobody that is known.
 
     ``key_id`` is the public part of the key.  ``limited_as`` names what requests are counted under; empty where
     they are not.  The credentials end at ``expires_at``.

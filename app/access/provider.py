@@ -113,7 +113,7 @@ async def claims_of_answer(request: Request) -> dict[str, Any]:
 
 
 def person_of(session: Session, claims: dict[str, Any], settings: Settings) -> Principal:
-    """Who signs in, with the role of the first entry of ``oidc_roles`` that they have; raises ``SignInFailed``."""
+    """Person who signs in, with the role of the first of ``oidc_roles`` that they have; raises ``SignInFailed``."""
     name = next(str(claims[each]) for each in _NAMES if claims.get(each))
     values = claims.get(settings.oidc_claim) or []
     values = values if isinstance(values, list) else [values]

@@ -1,4 +1,4 @@
-"""Who sends a request, by its ``Authorization`` header or its cookie."""
+"""Sender of a request, by its ``Authorization`` header or its cookie."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def bearer_of(request: Request) -> str | None:
 
 
 def read_credentials(request: Request) -> Principal | None:
-    """Who a request's credentials stand for; asks the database.
+    """Principal that a request's credentials stand for; asks the database.
 
     A cookie that is over stands for none.  Raises ``InvalidCredentials``: a key is unknown, expired or revoked.
     """
@@ -64,13 +64,13 @@ def service_for(request: Request, tenant: str) -> Service:
 
 
 def principal_of(request: Request) -> Principal:
-    """Who sends a request that came through access control."""
+    """Sender of a request that came through access control."""
     principal: Principal = request.scope["state"][PRINCIPAL]
     return principal
 
 
 def known_actor(request: Request) -> Actor | None:
-    """Who acts, where the request proves it: the name of the key, or of who is signed in."""
+    """Actor, where the request proves it: the name of the key, or of who is signed in."""
     principal = request.scope.get("state", {}).get(PRINCIPAL)
     return Actor(principal.name, verified=True) if principal is not None and principal.name else None
 

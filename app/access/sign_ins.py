@@ -30,7 +30,7 @@ def sign_in(session: Session, principal: Principal, *, now: datetime, lasting: t
 
 
 def signed_in(session: Session, cookie: str, *, now: datetime) -> Principal | None:
-    """Who the cookie of a browser stands for; nobody once it or the key behind it has ended."""
+    """Principal that the cookie of a browser stands for; nobody once it or the key behind it has ended."""
     row = session.get(SignInRow, tokens.digest_of(cookie))
     if row is None or row.expires_at <= now:
         return None

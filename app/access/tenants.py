@@ -31,7 +31,7 @@ class Quotas:
     stored_samples: int | None = None
 
     def or_else(self, other: Quotas) -> Quotas:
-        """These quotas, and the other's where there are none."""
+        """Quotas as here, and the other's where there are none."""
         pairs = zip(
             (self.queued_plans, self.solver_s_per_day, self.stored_samples),
             (other.queued_plans, other.solver_s_per_day, other.stored_samples),

@@ -1,4 +1,4 @@
-"""For whoever operates the service: is it up, can it work, what does it do."""
+"""Answers for whoever operates the service: is it up, can it work, what does it do."""
 
 from __future__ import annotations
 

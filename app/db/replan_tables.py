@@ -145,7 +145,7 @@ class ReplanStepRow(Base):
     job_id: Mapped[str | None] = mapped_column(String(32))
     """The job that runs as decided, where the step is about one."""
     actor: Mapped[str] = mapped_column(String(200))
-    """Who took it; empty where nobody said."""
+    """Actor who took it; empty where nobody said."""
     verified: Mapped[bool]
     """Whether a proxy that is trusted named the actor, or it is this service; else it is what the request said."""
     taken_at: Mapped[datetime]

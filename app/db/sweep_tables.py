@@ -44,7 +44,7 @@ class SweptFailureRow(Base):
     lost_tokens_per_s: Mapped[float | None]
     lost_requests_per_s: Mapped[float | None]
     lost_gpu_hours: Mapped[float | None]
-    """At most; the three are what failures are ranked by."""
+    """Upper end; failures are ranked by the three."""
     summary: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     """The safe answer without plans and moves."""
     error: Mapped[str | None] = mapped_column(Text)

@@ -20,7 +20,7 @@ from cluster_models.health.events import UNSTATED, Entity, EntityKind, HealthSta
 MOST_EVENTS: Final = 10_000
 DEFAULT_SOURCE: Final = "api"
 CLOCKS_DIFFER: Final = timedelta(minutes=15)
-"""So far ahead a sender's clock may be."""
+"""Lead that a sender's clock may have."""
 _NUMBER: Final = re.compile(r"[-+]?\d{1,9}")
 _ONE, _MANY = f"{CHOICE}one", f"{CHOICE}many"
 

@@ -56,7 +56,7 @@ class _Standing:
         return known is not None and _figures(known) == _figures(event)
 
     def last_word(self, event: HealthEvent) -> datetime | None:
-        """When the source spoke of the part last."""
+        """Moment when the source last reported on the part."""
         findings = self._findings.get((event.source, event.entity), {})
         return max((each.occurred_at for each in findings.values()), default=None)
 

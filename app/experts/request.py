@@ -60,7 +60,7 @@ class RouterDocument(Document):
 
 
 class LayoutFields(Document):
-    """Over what experts are spread."""
+    """Ranks, nodes and slots that experts are spread over."""
 
     ranks: Annotated[Count, Field(le=MOST_RANKS)] = Field(description="Expert ranks (GPUs).", examples=[32])
     nodes: Annotated[Count, Field(le=MOST_RANKS)] = Field(

@@ -30,7 +30,7 @@ class NodeTerms:
         return tuple(CopyChoice) if self.choice is None else (self.choice,)
 
     def compared(self) -> Terms:
-        """By what maps are compared: every choice, at every speed, that may come."""
+        """Measures that maps are compared by: every choice, at every speed, that may come."""
         return Terms.of(self.rates, self.choice, speed_known=self.speed_given)
 
 

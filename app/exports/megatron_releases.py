@@ -124,7 +124,7 @@ def starts_megatron(plan: Plan) -> bool:
 
 
 def vendors(plan: Plan) -> frozenset[str]:
-    """Who makes the GPUs of a plan, as far as the catalogue knows them."""
+    """Vendors of the GPUs of a plan, as far as the catalogue knows them."""
     known = gpu_kinds()
     return frozenset(known[stage.gpu_kind].vendor for stage in plan.stages if stage.gpu_kind in known)
 

@@ -203,7 +203,7 @@ def _layers_per_stage(launch: Launch, extra: int) -> int:
 
 
 def _less_layers(launch: Launch) -> tuple[int, int] | None:
-    """By how many layers the first and the last stage are shorter, so that torchtitan cuts the plan's stages.
+    """Layers that the first and the last stage are shorter by, so that torchtitan cuts the plan's stages.
 
     ``None`` where it would not: it cuts all stages between alike, the longer ones before the shorter.
     """

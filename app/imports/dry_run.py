@@ -56,7 +56,7 @@ class Report:
     changes: tuple[str, ...]
     digest: str
     answers: Answers = field(default_factory=Answers)
-    """Those that the report follows from, hosts of files included."""
+    """Answers that the report follows from, hosts of files included."""
     unused_answers: tuple[UnusedAnswer, ...] = ()
     """Answers of no effect; their problems are among ``problems``, too."""
 

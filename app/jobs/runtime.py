@@ -32,7 +32,7 @@ IDLE_QUEUE_POLL_S: Final = 1.0
 """Seconds between looks at queues whose jobs can wait a second."""
 DELIVERIES_AT_ONCE: Final = 48
 DELIVERIES_OF_ONE_ENDPOINT: Final = 4
-"""At once, so that eleven endpoints which let their messages hang leave room for the others."""
+"""Messages to one endpoint at once: eleven endpoints which let their messages hang leave room for the others."""
 STOP_WITHIN_S: Final = 5.0
 NOTIFICATION_POLL_S: Final = 0.05
 """We send no notifications, but on SQLite a stop waits until the engine's listener has slept this long."""

@@ -43,7 +43,7 @@ class PlanReport:
     choice: tuple[str, ...]
     proof: Proof
     warnings: tuple[str, ...]
-    """Without those that the caution says already."""
+    """Warnings but for those that the caution says already."""
     settings: Pairs
     memory: tuple[MemoryRow, ...]
     time: tuple[PartOfStep, ...]

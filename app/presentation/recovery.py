@@ -132,7 +132,7 @@ def change(before: float, after: float) -> str:
 
 
 def source_words(name: str) -> str:
-    """Who reported something."""
+    """Source of a report, in words."""
     return "an operator" if name == OPERATOR else name
 
 

@@ -73,7 +73,7 @@ def _started(made: JobDecision, after: Plan, before: Plan | None) -> str:
 
 
 def _times(migration: Migration) -> str:
-    """When it steps again, and when it is where it was."""
+    """Times until it steps again and until it is where it was."""
     low_s = migration.transfer.low_s + migration.restart.low_s
     high_s = migration.transfer.high_s + migration.restart.high_s
     again = f"It steps again in {duration_range(TimeRange(low_s, high_s))}"

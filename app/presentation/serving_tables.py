@@ -183,7 +183,7 @@ def cap_words(cap_watts: float | None) -> str:
 
 
 def _kind_words(plan: ServingPlan, other: ServingAlternative | FrontPoint) -> str:
-    """On which kind of GPU, where all that the plan speaks of are not of one, and its power cap."""
+    """Kind of GPU that a part runs on, where all that the plan speaks of are not of one, and its power cap."""
     cap = cap_words(other.power_cap_watts)
     kinds = {other.gpu_kind for other in plan.alternatives} | {point.gpu_kind for point in plan.front}
     kinds |= {replica.gpu_kind for replica in plan.replicas}

@@ -41,7 +41,7 @@ _TEMPLATES: Final = _environment()
 
 
 def person_of(request: Request) -> str:
-    """Who is signed in on a page, by name; empty where nobody needs to be."""
+    """Name of whoever is signed in on a page; empty where nobody needs to be."""
     principal = request.scope.get("state", {}).get("principal")
     return principal.name if principal is not None and principal.by_cookie else ""
 

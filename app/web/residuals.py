@@ -16,7 +16,7 @@ _DOT: Final = 7.0
 _LEAST: Final = math.log(1.1)
 """Half width at least, so that noise stays small."""
 _APART: Final = 56.0
-"""Between marks of the axis, so that their words do not touch."""
+"""Distance between marks of the axis, so that their words do not touch."""
 
 
 @dataclass(frozen=True, slots=True)

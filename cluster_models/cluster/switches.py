@@ -56,7 +56,7 @@ class Switch:
 
     @property
     def known_as(self) -> str:
-        """For people."""
+        """Name for people."""
         return f"{self.label} {self.name}" if self.name else f"every {self.label}"
 
 
@@ -69,7 +69,7 @@ class Uplink:
 
 
 def uplinks_of(nodes: Sequence[Node], switches: Sequence[Switch]) -> dict[str, dict[str, Uplink]]:
-    """By label and place: what each switch stated passes.  One that is named goes before its label's.
+    """Rates that each stated switch passes, by label and place.  One that is named goes before its label's.
 
     Raises ``InvalidCluster`` for switches over no node, and for two figures of one switch.
     """

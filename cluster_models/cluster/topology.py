@@ -173,7 +173,7 @@ class Cluster:
         return usual_host(kind.name, kind.pcie_bytes_per_s).as_stated(stated)
 
     def uplinks(self) -> dict[str, dict[str, Uplink]]:
-        """By label and place (``Node.place``): what the switches stated pass up and down."""
+        """Rates that the stated switches pass up and down, by label and place (``Node.place``)."""
         return uplinks_of(self.nodes, self.switches)
 
     @property

@@ -147,7 +147,7 @@ def _outages(ordered: Sequence[HealthEvent], hysteresis: timedelta) -> int:
 
 
 def _repaired(events: Iterable[HealthEvent]) -> dict[str, datetime]:
-    """By node when the operator last said that the whole of it is well again."""
+    """Moment for each node when the operator last said that the whole of it is well again."""
     last: dict[str, datetime] = {}
     for event in events:
         is_word = event.source == OPERATOR and event.state is HealthState.RECOVERED

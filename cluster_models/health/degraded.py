@@ -53,7 +53,7 @@ def degraded(snapshot: ClusterSnapshot, conditions: Sequence[Condition]) -> Clus
 
 
 def _by_node(conditions: Iterable[Condition], nodes: Sequence[Node]) -> dict[str, list[Condition]]:
-    """By node what concerns it, its parts or a switch over it; not its links."""
+    """Conditions by node that concern it, its parts or a switch over it; not its links."""
     found: dict[str, list[Condition]] = {node.name: [] for node in nodes}
     for each in conditions:
         if each.entity.kind is EntityKind.SWITCH:
@@ -142,7 +142,7 @@ def _shares(node: Node, conditions: Sequence[Condition]) -> Iterator[LinkShare]:
 
 
 def _last_measured(samples: Iterable[Sample]) -> dict[tuple[str, str], datetime]:
-    """When each pair was measured last, its names in order."""
+    """Moment when each pair was measured last, its names in order."""
     last: dict[tuple[str, str], datetime] = {}
     for sample in samples:
         if sample.measured_at is not None:

@@ -1,4 +1,4 @@
-"""When parts of a cluster were out, from reports of several sources that come twice and flap."""
+"""Times when parts of a cluster were out, from reports of several sources that come twice and flap."""
 
 from __future__ import annotations
 

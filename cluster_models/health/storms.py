@@ -22,7 +22,7 @@ class Storm:
 
 
 def storms_of(events: Iterable[HealthEvent], *, least_nodes: int, within_s: float) -> tuple[Storm, ...]:
-    """By source: the sources that reported trouble on ``least_nodes`` or more within ``within_s`` seconds.
+    """Sources that reported trouble on ``least_nodes`` or more within ``within_s`` seconds.
 
     A report on a switch is about no node: a rack that goes with its switch is one report.
     """

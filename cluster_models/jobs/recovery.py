@@ -104,9 +104,9 @@ class MigrationBytes:
     nvlink: float = 0.0
     """Inside a node or an NVLink domain."""
     leaf: float = 0.0
-    """Between nodes of one leaf."""
+    """Bytes between nodes of one leaf."""
     fabric: float = 0.0
-    """Between leaves, and wherever leaves are not known."""
+    """Bytes between leaves, and wherever leaves are not known."""
     storage: float = 0.0
 
     @property

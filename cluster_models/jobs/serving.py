@@ -96,7 +96,7 @@ class ServingAction(StrEnum):
     CARRY_ON = "carry_on"
     """The replicas that live answer what they can; nothing starts."""
     START_REPLICAS = "start_replicas"
-    """Those that live go on, and others start in place of the lost ones."""
+    """Replicas that live go on, and others start in place of the lost ones."""
     REPLAN = "replan"
     """Other replicas in place of all but those that are planned as they are."""
     STOP = "stop"

@@ -38,7 +38,7 @@ class ForwardFlops:
     attention_projections: float = 0.0
     """The products around any mixer."""
     attention_scores: float = 0.0
-    """Those of queries, keys and values; where an indexer picks tokens, its own too."""
+    """FLOPs of queries, keys and values; where an indexer picks tokens, its own too."""
     recurrence: float = 0.0
     """Updates and reads of the states of linear attention and state spaces, and convolutions."""
     dense_mlp: float = 0.0

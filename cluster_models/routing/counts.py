@@ -16,7 +16,7 @@ from cluster_models.model.architecture import Architecture
 
 Counts = NDArray[np.float64]
 _ROUNDED: Final = 1e-3
-"""By how much (relatively) shares may exceed what a router can select: they may have been rounded."""
+"""Relative excess of shares over what a router can select that is accepted: they may have been rounded."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -43,7 +43,7 @@ class Balance(StrEnum):
     DRAWN = "drawn"
     """Whichever come next."""
     PAIRS = "pairs"
-    """Those of one step, dealt by attended pairs, most first, back and forth among the ranks."""
+    """Sequences of one step, dealt by attended pairs, most first, back and forth among the ranks."""
     EVEN = "even"
     """As if every rank had the mean in every micro-batch: what no dealing beats."""
 

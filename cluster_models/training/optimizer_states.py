@@ -12,7 +12,7 @@ class MomentFormat(StrEnum):
     FP32 = "fp32"
     BF16 = "bf16"
     FP16 = "fp16"
-    """With one scale a tensor."""
+    """FP16 with one scale a tensor."""
     FP8 = "fp8"
     """E4M3 with one scale a tensor (FP8-LM, arXiv 2310.18313)."""
     INT8 = "int8"
@@ -31,7 +31,7 @@ class MasterFormat(StrEnum):
     REMAINDER = "remainder"
     """The lower half of an FP32 weight, whose upper half is the BF16 weight itself: nothing is lost."""
     FP16 = "fp16"
-    """With one scale a tensor."""
+    """FP16 with one scale a tensor."""
 
     @property
     def nbytes(self) -> float:

@@ -1,4 +1,4 @@
-"""What a framework can do of what a workload asks for, field by field."""
+"""Checks, field by field, that a framework can do what a workload asks for."""
 
 from __future__ import annotations
 

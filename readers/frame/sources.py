@@ -30,7 +30,7 @@ class Line:
     number: int
     text: str
     teller: str = ""
-    """Who printed it, where a launcher said so: "0" of srun -l, "1,0" of mpirun, "pod/x" of kubectl."""
+    """Task that printed it, where a launcher said so: "0" of srun -l, "1,0" of mpirun, "pod/x" of kubectl."""
     stamp: str = ""
     """The moment that stood before it, in the form of RFC 3339, where most lines of the file carry one."""
 

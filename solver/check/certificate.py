@@ -42,7 +42,7 @@ def plan_watts(plan: Plan, problem: PlanningProblem) -> float:
 
 
 def _given_up(plan: Plan) -> float:
-    """By what share the plan says that its objective lies above the best found."""
+    """Share by which the plan says that its objective lies above the best found."""
     return 0.0 if plan.selection is None else plan.selection.given_up
 
 

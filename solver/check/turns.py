@@ -18,7 +18,7 @@ Tasks = list[tuple[int, int]]
 
 
 def turns_of(configuration: Configuration, workload: TrainingWorkload, rank: int) -> dict[str, Tasks]:
-    """By category of the timeline, the tasks of ``rank`` in their order."""
+    """Tasks of ``rank`` in their order, by category of the timeline."""
     schedule, degrees = configuration.schedule, configuration.degrees
     micro_batches = configuration.micro_batches(workload.global_batch)
     if schedule in (PipelineSchedule.ZB_V, PipelineSchedule.DUALPIPE_V):

@@ -43,7 +43,7 @@ class Layers:
     tensor: tuple[Seconds, ...]
     """Collectives of tensor ranks."""
     tensor_block: Seconds
-    """Those around one block that they split: a mixer, an MLP or the shared expert."""
+    """Collectives around one block that they split: a mixer, an MLP or the shared expert."""
     context: tuple[LayerTraffic, ...]
     expert: tuple[LayerTraffic, ...]
     again: tuple[RepeatableLayer, ...]

@@ -25,7 +25,7 @@ SHORTFALLS: Final = (0.0005, 0.003, 0.01, 0.03, 0.1)
 """How far below the load that was reached a linear program tries to prove, until one succeeds."""
 ROUNDING: Final = 1e-9
 MARGIN: Final = 1e-4
-"""By how many slots a linear program must exceed the slots that there are."""
+"""Slots by which a linear program must exceed those that there are."""
 
 
 def plain_bound(shares: FloatArray, layout: ExpertLayout) -> float:

@@ -19,7 +19,7 @@ from solver.experts.loads import CopyChoice
 from solver.experts.regret import Terms
 
 FEW: Final = 32
-"""So many slots are searched exactly: every change of each can be tried again and again."""
+"""Most slots that are searched exactly: every change of each can be tried again and again."""
 _HOT: Final = (0.1, 0.03, 0.01)
 """First temperatures of the annealings, in shares of what the references take."""
 _COOLING: Final = 0.03

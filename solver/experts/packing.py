@@ -36,7 +36,7 @@ CLOSE: Final = 1e-4
 MUCH: Final = 1e-3
 """A map that is so far (relatively) from what is possible is searched anew from other counts of copies."""
 RESTARTS: Final = 3
-"""So many of these starts, the best ones, are annealed, from:"""
+"""Number of these starts, the best ones, that are annealed, from:"""
 RESTART_HOT: Final = 0.03
 EXACT: Final = 24
 """Up to so many slots all maps are looked at, as far as bounds do not rule them out."""

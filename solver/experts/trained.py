@@ -26,7 +26,8 @@ from solver.experts.place import place_experts
 PROPOSALS: Final = 1000
 """Proposals of the search over domains, for each layer; fewer over more than 8 domains, where each costs more."""
 MOST_DOMAINS: Final = 16
-"""Over more of them maps are made by their loads alone: a search would take longer than all else."""
+"""Most domains that experts are weighed against; over more, maps are made by their loads alone, as a search
+would take longer than all else."""
 GAIN: Final = 1e-3
 """A layer whose time another order lowers by no more than this share keeps the natural order."""
 _MEMORY: Final = 256

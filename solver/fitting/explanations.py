@@ -25,7 +25,7 @@ SWITCHED_ON: Final = 3.0
 """Where overheads that may be zero start a second search: ten units, a millisecond of host time for a layer.  At
 zero their derivatives can vanish, as host time does beside longer kernels."""
 MOST_FOLDS: Final = 60
-"""So often at most the runs are predicted from others."""
+"""Most folds in which runs are predicted from others."""
 FEWEST_FOR_CHOICE: Final = 3
 """Folds below which errors of unseen runs say nothing, and only a factor is fitted."""
 FEWEST_FOR_PARAMETERS: Final = 5

@@ -25,7 +25,7 @@ from solver.fitting.unknowns import Unknown
 TINY: Final = 1e-30
 MOST_STEPS: Final = 30
 SETTLED: Final = 3e-3
-"""On the logit scale."""
+"""Change on the logit scale below which a search has settled."""
 DECIDES: Final = 0.5
 """Where one group has more than this share of what is known of a parameter, the jackknife says nothing of it."""
 

@@ -128,7 +128,7 @@ def settle(options: Sequence[Option]) -> None:
 def _optimistic_steps(
     problem: PlanningProblem, least_gpus: int, gpus_per_node: int, every: int, is_time_up: IsTimeUp
 ) -> dict[int, float]:
-    """By number of GPUs that is looked at: a step that no placement of any candidate beats, where one fits."""
+    """Step, by number of GPUs that is looked at, that no placement of any candidate beats, where one fits."""
     links = effective_links(problem.snapshot, bandwidth=problem.workload.link_bandwidth)
     usable = fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
     worlds = [[world for world in worlds_on(problem, fabric) if world >= least_gpus] for fabric in usable]

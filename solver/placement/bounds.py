@@ -73,7 +73,7 @@ def _ring_lengths(problem: PlacementProblem) -> IntArray:
 
 
 def _crossed(problem: PlacementProblem, lengths: IntArray) -> dict[int, BoolArray]:
-    """By length, links (N, N) of which every ring of that length uses at least one."""
+    """Links by length (N, N) of which every ring of that length uses at least one."""
     wanted = sorted({int(length) for length in lengths.flat if length > 1})
     if not wanted:
         return {}

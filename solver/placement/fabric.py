@@ -194,7 +194,7 @@ class Fabric:
         return GRID_SHARE * result
 
     def _joining_curve(self, units: int) -> FloatArray:
-        """Over the sizes: the fastest transfer between nodes of two parts, none of which holds so many units."""
+        """Fastest transfer of each size between nodes of two parts, none of which holds so many units."""
         if units not in self._joins:
             if not self._merges:
                 self._merges.append(merges(self.hop_s(HEALTH_BYTES)))
@@ -209,7 +209,7 @@ class Fabric:
         return GRID_SHARE * _interpolated(message_bytes, self.times.sizes, self._best_curves()[1])
 
     def _best_curves(self) -> list[FloatArray]:
-        """Over the sizes: the fastest transfer between nodes of two units, and the slowest inside one.
+        """Fastest transfer of each size between nodes of two units, and the slowest inside one.
 
         The fastest pair of nodes is never slower than the fastest pair of units, whose slowest nodes count.
         """

@@ -30,7 +30,7 @@ CUT_ROUNDS: Final = 8
 PROGRAM_TIME_S: Final = 6.0
 """Longest single solve of a program, so that progress and cancellation are seen."""
 FIXING_TOLERANCE: Final = 1e-6
-"""By how much, relatively, a reduced cost must clear the cutoff: the back end's own tolerances are 1e-7."""
+"""Relative distance by which a reduced cost must clear the cutoff: the back end's own tolerances are 1e-7."""
 
 
 def relax(

@@ -41,7 +41,7 @@ ROUNDS: Final = 14
 ENUMERATED_SLOTS: Final = 9
 """Problems with at most this many slots are enumerated before anything else is tried to bound them."""
 MOST_ENUMERATED_SLOTS: Final = 12
-"""Those with at most this many beside other bounds: some take seconds, some hours."""
+"""Most slots for enumeration beside other bounds: some take seconds, some hours."""
 ENUMERATED_NODES: Final = 64
 ENUMERATED_ORDERS: Final = 10**8
 """However many the nodes, where these are all the ways to choose them."""

@@ -29,7 +29,7 @@ EVERY_COUNT: Final = 32
 
 
 def least_training_s(problem: ReinforcementProblem, *, is_time_up: IsTimeUp = lambda: False) -> dict[int, float]:
-    """By number of nodes that is looked at: seconds that no training of a step on at most so many beats.
+    """Seconds, by number of nodes that is looked at, that no training of a step on at most so many beats.
 
     Numbers in between, and those not priced when ``is_time_up``, count with the arithmetic of their GPUs.  Empty
     where the update fits on none.

@@ -35,7 +35,7 @@ class ReinforcementProblem:
 
     @property
     def arrangements(self) -> tuple[Arrangement, ...]:
-        """Those allowed that nodes and engine have."""
+        """Arrangements allowed that nodes and engine have."""
         has = {Arrangement.SEPARATE: len(self.nodes) > 1, Arrangement.COLOCATED: self._sleeps}
         return tuple(each for each in self.workload.arrangements if has[each])
 

@@ -1,1 +1,1 @@
-"""After failures: one decision for all jobs that they touched."""
+"""One decision after failures for all jobs that they touched."""

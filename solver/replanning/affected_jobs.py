@@ -80,7 +80,7 @@ def set_aside(job: RunningJob, wrong: InvalidInput) -> JobColumns:
 
 
 def standing_still(problem: ReplanProblem, asked: Sequence[JobColumns], taken: int) -> dict[str, RecoveryOption]:
-    """By job id the option of each job set aside: it keeps its GPUs, if the budget leaves them beside ``taken``."""
+    """Option of each job set aside, by its id: it keeps its GPUs, if the budget leaves them beside ``taken``."""
     chosen: dict[str, RecoveryOption] = {}
     for columns in asked:
         if columns.is_aside:

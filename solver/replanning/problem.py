@@ -24,7 +24,7 @@ from solver.problem import Backend
 LEAVING: Final = frozenset({NodeState.FAILED, NodeState.DRAINING})
 """States of nodes that no job stays on."""
 HORIZON_S: Final = 6 * 3600.0
-"""Over which decisions are weighed where nothing is said: about what a node takes to come back."""
+"""Time over which decisions are weighed where nothing is said: about what a node takes to come back."""
 
 SPARE_WORTH_SHARE: Final = 0.01
 """Worth of a spare that is kept, in work of a GPU, where nothing is said: little, but more than a trifle."""
@@ -109,7 +109,7 @@ class ReplanProblem:
 
     @cached_property
     def cut_off(self) -> Mapping[str, frozenset[str]]:
-        """By id of the jobs whose processes ended with a network card: the nodes where one failed.
+        """Nodes where a network card failed, by id of the jobs whose processes ended with it.
 
         Those that one node holds use none, and some frameworks go on over the cards that are left.
         """
@@ -132,7 +132,7 @@ class ReplanProblem:
         )
 
     def job_back_after_s(self, job: RunningJob) -> float:
-        """When all that a job lost is expected to serve again."""
+        """Time until all that a job lost is expected to serve again."""
         return self.jobs_back_after_s.get(job.id, self.back_after_s)
 
     def stays(self, gpu: tuple[str, int]) -> bool:

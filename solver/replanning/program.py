@@ -77,7 +77,7 @@ class Prices:
     budget: float
 
     def reduced(self, option: RecoveryOption) -> float:
-        """By how much the option beats what its job adds now, in FLOP."""
+        """Worth by which the option beats what its job adds now, in FLOP."""
         paid = sum(self.gpus.get(gpu, 0.0) + self.budget for gpu in option.holds)
         return option.value_flop - paid - self.jobs[option.job_id]
 

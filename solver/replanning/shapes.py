@@ -91,7 +91,7 @@ class ShapeBook:
 def books_of(
     every: Sequence[JobColumns], *, is_time_up: Callable[[], bool] = lambda: False
 ) -> dict[str, ShapeBook | None]:
-    """By job id the shapes of each job that may change its own, ``None`` where none fits; jobs alike have one book.
+    """Shapes by id of each job that may change its own, ``None`` where none fits; jobs alike have one book.
 
     Jobs are left out once the time is up.
     """

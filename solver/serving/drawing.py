@@ -42,7 +42,7 @@ def drawn_trace(workload: ServingWorkload) -> Trace | None:
 
 
 def drawn_lengths(lengths: Lengths, number: int, random: np.random.Generator) -> FloatArray:
-    """So many lengths, each as often as its share says, in any order."""
+    """Lengths, each as often as its share says, in any order."""
     below = np.cumsum(lengths.shares)
     places = np.searchsorted(below / below[-1], (np.arange(number) + 0.5) / number)
     return np.asarray(random.permutation(np.round(np.array(lengths.tokens)[places])))

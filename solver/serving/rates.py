@@ -198,7 +198,7 @@ class Rates:
 
 
 Effects = Mapping[str, Mapping[str, float]]
-"""By quantity: the effect of each level, as ``level_names`` writes it."""
+"""Effect of each level, by quantity, as ``level_names`` writes it."""
 Properties = Mapping[str, str]
 """Properties of a case: gpu, chip, engine, family, model, format, attention, split, client."""
 

@@ -13,7 +13,7 @@ router = APIRouter(tags=["access"], route_class=BodyRoute)
 
 
 class CallerAnswer(BaseModel):
-    """Who sends a request, as far as it proves that."""
+    """Sender of a request, as far as it proves that."""
 
     tenant: str = Field(description="Whose things it sees and changes.", examples=["default"])
     name: str = Field(description="Name of the key; empty where none is needed.", examples=["nightly plans"])

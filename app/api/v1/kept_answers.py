@@ -30,7 +30,7 @@ class KeptAnswers:
 
 
 KEPT: Final = KeptAnswers()
-"""Those of this process."""
+"""Answers kept by this process."""
 
 
 def kept_response(key: Hashable, make: Callable[[], BaseModel], *, tag: str) -> Response:

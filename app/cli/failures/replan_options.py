@@ -81,7 +81,7 @@ def read_jobs(typed: TypedJobs, cluster: Cluster) -> tuple[RunningJob, ...]:
 
 
 def read_fitted(paths: Sequence[str], jobs: Sequence[RunningJob]) -> dict[str, FittedParameters]:
-    """By job id the user's own parameters that its plan was priced with, of the calibration files at ``paths``.
+    """Own parameters that each job's plan was priced with, by job id, of the calibration files at ``paths``.
 
     Raises ``InvalidInput`` where a job's are missing, since others would price it anew, or a file is nobody's.
     """

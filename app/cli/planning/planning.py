@@ -49,7 +49,7 @@ class ProblemFiles:
     calibration: str | None
     routed: Routed
     choice: Choice | None = None
-    """Over that of the workload."""
+    """Rule that takes the place of the workload's."""
 
 
 def run_plan(

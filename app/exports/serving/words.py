@@ -49,7 +49,7 @@ def _caps(servers: Sequence[Server]) -> Iterator[str]:
 
 
 def balanced(servers: Sequence[Server]) -> list[str]:
-    """Who hands requests out to the servers."""
+    """Balancer that hands requests out to the servers."""
     split = [server for server in servers if server.replica.phase is not Phase.BOTH]
     if split:
         both = [server for server in servers if server.replica.phase is Phase.BOTH]

@@ -8,5 +8,5 @@ from solver.problem import PlanningProblem
 
 
 def experiments_for(problem: PlanningProblem, *, runs: int) -> ExperimentsDocument:
-    """At most so many runs, the most telling first; raises ``InvalidInput`` where none fits."""
+    """Runs that tell most, in that order; raises ``InvalidInput`` where none fits."""
     return ExperimentsDocument.from_experiments(choose_experiments(problem, runs))

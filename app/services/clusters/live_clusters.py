@@ -47,7 +47,7 @@ def as_others_left_it(
 
 
 def read_held(session: Session, *, cluster_id: str, claim_id: str) -> Held:
-    """Who runs on what, and what is promised; what the claim of that id has taken counts as free."""
+    """Jobs by the GPUs that they run on or are promised; what the claim of that id has taken counts as free."""
     running: dict[tuple[str, int], str] = {}
     promised = set()
     row = OccupiedGpuRow

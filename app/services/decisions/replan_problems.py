@@ -135,7 +135,7 @@ def base_of(document: Mapping[str, Any]) -> dict[str, str]:
 def _back_after(
     settings: ReplanSettings, conditions: Iterable[Condition], held: Held, cluster: Cluster
 ) -> dict[str, float]:
-    """By job: when the last of the parts that it lost is expected back, by what they are."""
+    """Moment for each job when the last of the parts that it lost is expected back, by what they are."""
     nodes = {node.name: node for node in cluster.nodes}
     gpus: dict[str, set[tuple[str, int]]] = {}
     for gpu, job_id in held.running.items():

@@ -113,7 +113,7 @@ class ReplanSettings:
         return quarantine_of(events, now=now, failures=self.quarantine_after, hysteresis_s=self.hysteresis_s)
 
     def back_s(self, kind: EntityKind) -> float:
-        """When a lost part of that kind is expected back."""
+        """Time until a lost part of that kind is expected back."""
         own: float | None = getattr(self, f"{kind}_back_after_s", None)
         return self.back_after_s if own is None else own
 

@@ -23,7 +23,7 @@ LONGEST_ACTOR: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who takes a step.  ``verified`` where a proxy that is trusted named them; else it is what the request says.
+    """Actor of a step.  ``verified`` where a proxy that is trusted named them; else it is what the request says.
 
     Raises ``InvalidInput`` where the name is too long or holds control characters.
     """
@@ -78,7 +78,7 @@ def take(
 
 
 def steps_of(session: Session, *, replan_ids: Sequence[str]) -> dict[str, list[StepRecord]]:
-    """By replan: its steps, the first first."""
+    """Steps of each replan, the first first."""
     query = (
         select(ReplanStepRow, RunningJobRow.name)
         .outerjoin(RunningJobRow, RunningJobRow.id == ReplanStepRow.job_id)

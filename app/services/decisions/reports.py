@@ -229,7 +229,7 @@ def _fresh(session: Session, cluster_id: str, new: Sequence[EventRecord], now: d
 
 
 def _holders(session: Session, cluster: StoredCluster, current: ReplanRow | None) -> Mapping[str, Gpus]:
-    """Who would have to act: jobs by their GPUs, and the spares that an open replan counts on."""
+    """Holders that would have to act: jobs by their GPUs, and the spares that an open replan counts on."""
     holders: dict[str, Gpus] = dict(occupancy.staying_gpus(session, cluster_id=cluster.id))
     if current is None or current.status in (ReplanStatus.APPROVED, ReplanStatus.APPLYING):
         return holders

@@ -22,7 +22,7 @@ from cluster_models.health.events import Entity, EntityKind, HealthState
 from cluster_models.wording import named
 
 _LATE: Final = timedelta(hours=1)
-"""After a part had to be left by then, nobody is woken for it any more."""
+"""Time after a part had to be left beyond which nobody is woken for it."""
 
 
 def wake_waiting(session: Session, *, now: datetime) -> list[str]:

@@ -26,7 +26,7 @@ def fresh_trouble(before: Iterable[Condition], after: Iterable[Condition]) -> tu
 
 
 def touched(conditions: Iterable[Condition], held: Mapping[str, Gpus], cluster: Cluster) -> tuple[str, ...]:
-    """Who of ``held`` has a GPU, node, card or way that one of ``conditions`` is about, in their order."""
+    """Holders in ``held``, in their order, with a GPU, node, card or way that one of ``conditions`` is about."""
     nodes, conditions = {node.name: node for node in cluster.nodes}, tuple(conditions)
     concerns = {holder: concerning(gpus, nodes) for holder, gpus in held.items()}
     return tuple(holder for holder in held if any(concerns[holder](each.entity) for each in conditions))

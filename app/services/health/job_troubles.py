@@ -34,7 +34,7 @@ _NONE: Final = JobTrouble()
 
 
 def troubles_of(session: Session, *, jobs: Sequence[RunningJobRow]) -> dict[str, JobTrouble]:
-    """By id of each of these jobs, all of one cluster: what is reported of its parts.
+    """Reports on the parts of each of these jobs, by its id; all are of one cluster.
 
     A recovery that is not believed yet leaves the trouble before it standing.
     """

@@ -84,7 +84,7 @@ def measure_reliability(session: Session, *, reference: str, now: datetime | Non
 
 
 def poisson_interval(count: int) -> tuple[float, float]:
-    """Between which means a Poisson variable that came out as ``count`` lies with ``CONFIDENCE`` (Garwood 1936)."""
+    """Means between which a Poisson variable that came out as ``count`` lies with ``CONFIDENCE`` (Garwood 1936)."""
     tail = (1 - CONFIDENCE) / 2
     low = float(scipy.special.gammaincinv(count, tail)) if count else 0.0
     return low, float(scipy.special.gammaincinv(count + 1, 1 - tail))

@@ -32,7 +32,7 @@ class JobPlan:
 
 
 def job_plans(session: Session, *, cluster_id: str) -> dict[str, JobPlan]:
-    """By id: the jobs that run, wait or are paused, in the order of their names."""
+    """Jobs by id that run, wait or are paused, in the order of their names."""
     at_work = (JobStanding.RUNNING, JobStanding.WAITING, JobStanding.PAUSED)
     jobs = select(RunningJobRow).where(RunningJobRow.cluster_id == cluster_id, RunningJobRow.standing.in_(at_work))
     plans = (

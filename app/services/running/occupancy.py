@@ -84,7 +84,7 @@ def held_gpus(session: Session, *, cluster_id: str, but_claim: str | None = None
 
 
 def staying_gpus(session: Session, *, cluster_id: str) -> dict[str, Gpus]:
-    """By job: the GPUs that it holds and is not about to leave."""
+    """GPUs that each job holds and is not about to leave."""
     query = select(OccupiedGpuRow.job_id, OccupiedGpuRow.node, OccupiedGpuRow.gpu).where(
         OccupiedGpuRow.cluster_id == cluster_id, OccupiedGpuRow.releasing.is_(False)
     )

@@ -28,7 +28,7 @@ class ClusterNow:
     """A cluster at this moment, as its pages show it; ``replan`` is the decision that is open."""
 
     cluster: Cluster
-    """With the states that its nodes have now."""
+    """Cluster with the states that its nodes have now."""
     replan: ReplanLine | None
     grid: GpuGrid
     jobs: tuple[JobLine, ...]

@@ -1,4 +1,4 @@
-"""Who holds which GPUs of a cluster, node by node under their leaf switches, in colours and in words."""
+"""Holders of a cluster's GPUs, node by node under their leaf switches, in colours and in words."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _holders(node: Node, held: Mapping[int, HeldGpu]) -> list[str]:
 
 
 def place_words(node: Node) -> str:
-    """Under which switch, or where, a node is."""
+    """Switch, or other place, that a node is under."""
     for label in _PLACES:
         if (place := node.place(label)) is not None:
             return place if place.startswith(label) else f"{label} {place}"

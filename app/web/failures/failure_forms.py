@@ -150,7 +150,7 @@ def reported(values: Typed, cluster: Cluster, found: list[FormProblem]) -> Repor
 
 
 def _leave_by(text: str, state: HealthState | None, found: list[FormProblem]) -> datetime | None:
-    """When a part has to be left, ``None`` where nothing was typed."""
+    """Moment when a part has to be left, ``None`` where nothing was typed."""
     if not text:
         return None
     hours = number(text)

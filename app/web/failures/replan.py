@@ -172,7 +172,7 @@ def mark(replan: ReplanRecord) -> str:
 
 
 def moments(replan: ReplanRecord) -> tuple[tuple[str, str], ...]:
-    """When what happened to the replan itself."""
+    """Moments of what happened to the replan itself."""
     return tuple(
         (words, moment(at))
         for words, at in (

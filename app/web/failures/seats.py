@@ -1,4 +1,4 @@
-"""Who sat where before failures, and who sits where after the decision: host by host, before above after."""
+"""Seats of ranks before failures and after the decision: host by host, before above after."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _WIDTH, _HEIGHT = 570.0, 220.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70.0, 16.0, 14.0, 30.0
 _DOT: Final = 7.0
 _APART: Final = 30.0
-"""Between marks of the axis."""
+"""Distance between marks of the axis."""
 _STYLES: Final = 4
 """Frameworks with a colour of their own; the others share the last."""
 _LEAST: Final = math.log(1.1)

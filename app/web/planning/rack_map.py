@@ -1,4 +1,4 @@
-"""Who sits where, as racks: every host under its place, every GPU in the colour of its pipeline stage."""
+"""Seats of ranks as racks: every host under its place, every GPU in the colour of its pipeline stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who sits where: the grid of pipeline stages and replicas with the nodes and GPUs of each cell."""
+"""Seats of ranks: the grid of pipeline stages and replicas with the nodes and GPUs of each cell."""
 
 from __future__ import annotations
 

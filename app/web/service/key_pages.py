@@ -71,7 +71,7 @@ def end_key(request: Request, key_id: str) -> Response:
 
 
 def _end(days: str) -> datetime | None:
-    """When a key ends that is valid so long; ``None`` where nothing is typed."""
+    """Moment when a key ends that is valid so long; ``None`` where nothing is typed."""
     if not days:
         return None
     try:

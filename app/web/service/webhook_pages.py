@@ -56,7 +56,7 @@ class _Shown:
 
 @router.get("/webhooks")
 def connections(request: Request, cluster: str = "") -> Response:
-    """Who reports to us, and whom we tell."""
+    """Sources of reports, and receivers of messages."""
     shown = _Shown()
     shown.values["source_cluster"] = cluster
     return _page(request, shown)

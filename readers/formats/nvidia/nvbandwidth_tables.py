@@ -60,7 +60,7 @@ class Title:
 
     @property
     def method(self) -> str:
-        """Who copied and how, as "copy engine read" or "sm write"."""
+        """Means of copying, as "copy engine read" or "sm write"."""
         engine = "sm" if re.search(r"(?:^|_)sm(?:_|$)", self.test) else "copy engine"
         how = next((word for word in ("read", "write") if f"_{word}_" in f"_{self.test}_"), "")
         ways = " bidirectional" if "bidirectional" in self.test else ""

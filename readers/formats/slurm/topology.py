@@ -29,7 +29,7 @@ _ALIAS: Final = re.compile(r"#\s*([\w.\-]+)=([^\s=]+)")
 _UUID: Final = re.compile(r"#.*\bClusterUUID[^:]*:\s*([0-9a-fA-F\-]{36}(?:\.\d+)?)", re.IGNORECASE)
 _NOISE: Final = re.compile(r"(?:BlockSizes|AggregatedBlock|TopologyParam|TopologyPlugin)=", re.IGNORECASE)
 _NEXT: Final = re.compile(r"(?<=\S)\s+(?=(?:SwitchName|BlockName)=)", re.IGNORECASE)
-"""Between records that were pasted onto one line."""
+"""Separator of records that were pasted onto one line."""
 _STEM: Final = re.compile(r"([^\[\]\d,]+)[\[\d]")
 MOST_LEVELS: Final = 9
 

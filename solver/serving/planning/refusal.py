@@ -110,7 +110,7 @@ def _tightest(prices: Priced) -> NoServingReason:
 
 
 def _excess(prices: Priced) -> FloatArray:
-    """By what factor points (P,) miss the limit that they miss most."""
+    """Factor by which points (P,) miss the limit that they miss most."""
     return np.asarray(prices.points.excess(prices.served.workload.limits_s).max(axis=1))
 
 

@@ -25,7 +25,7 @@ from solver.serving.planning.zones import Zone, slowed
 
 TOLERANCE: Final = 1e-6
 ANY_LOAD: Final = ServingGoal(ServingObjective.GOODPUT)
-"""Under which groups are priced at all the loads that they hold."""
+"""Goal under which groups are priced at all the loads that they hold."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

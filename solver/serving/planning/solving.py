@@ -106,7 +106,7 @@ def relaxation(program: Program, left_s: Callable[[], float]) -> tuple[IlpOutcom
 
 
 def _worth(program: Program, reduced: FloatArray) -> FloatArray:
-    """By how much one of each group raises the relaxation at least."""
+    """Least rise of the relaxation by one of each group."""
     return np.array(
         [
             float(reduced[number]) + (float(reduced[loads].min()) if len(loads) else 0.0)
