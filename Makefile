@@ -86,7 +86,7 @@ benchmark-spot-replay: $(INSTALLED_DEV) ## live through a trace of spot nodes wi
 # uv installs in a sixth of pip's processor time, from the index that pip is set to; where it cannot, pip does, which knows
 # more places and more ways to them.  Neither makes bytecode: it is made of what is imported, when it is.
 PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check
-install = index="$$($(PIP) config list | sed -nE "s/^.*[.]index-url='(.*)'/\1/p" | tail -n 1)"; \
+install = index="$$($(PIP) config list | sed -nE "s/^.*[.]index.url='(.*)'/\1/p" | tail -n 1)"; \
   $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python $${index:+--default-index "$$index"} $(1) 2>/dev/null \
     || $(PIP) install --no-compile $(1)
 $(PACKAGES): requirements.lock pyproject.toml
