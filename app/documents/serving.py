@@ -139,8 +139,8 @@ class ServingWorkloadDocument(Document):
     )
     objective: ServingObjective | None = Field(
         None,
-        description="Quantity that a plan makes as large (throughput, goodput) or as small (gpus, cost, power) as "
-        "can be; absent: gpus where a latency is limited, else throughput.",
+        description="Quantity that a plan makes as large (throughput, goodput) or as small (gpus, cost, power, "
+        "energy) as can be; absent: gpus where a latency is limited, else throughput.",
         examples=["gpus"],
     )
     modes: Annotated[list[ServingMode], Field(max_length=len(ServingMode))] = Field(

@@ -17,6 +17,7 @@ OBJECTIVES: Final = {
     ServingObjective.GPUS: "number of GPUs",
     ServingObjective.COST: "list price an hour",
     ServingObjective.POWER: "power",
+    ServingObjective.ENERGY: "power drawn, estimated",
 }
 FIRST_TOKEN: Final = "time to first token"  # noqa: S105 - a latency's name
 TOKEN: Final = "time per output token"  # noqa: S105 - a latency's name
@@ -53,7 +54,7 @@ def objective_words(objective: ServingObjective, value: float) -> str:
             return f"{value:,.2f} USD an hour"
         case ServingObjective.GPUS:
             return f"{value:,.4g} GPUs"
-        case ServingObjective.POWER:
+        case ServingObjective.POWER | ServingObjective.ENERGY:
             return f"{value / 1000:,.4g} kW"
     return f"{count(value)} tokens/s"
 

@@ -14,6 +14,12 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
 
 @dataclass(frozen=True, slots=True)
 class DrawLaw:
@@ -28,6 +34,11 @@ class DrawLaw:
     kind_spread: float
     kinds: tuple[str, ...]
     source: str
+
+    def share(self, memory: FloatArray, compute: FloatArray, has_experts: BoolArray | bool) -> FloatArray:
+        """Shares of the board's power at shares of memory bandwidth and peak."""
+        drawn = self.floor + self.experts * np.asarray(has_experts) + self.memory * memory
+        return np.asarray(np.minimum(drawn + self.compute * compute**self.exponent, 1.0))
 
     def spread(self, kind: str) -> float:
         """Logarithm of the factor that four runs in five on ``kind`` lie within."""

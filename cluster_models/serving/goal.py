@@ -37,6 +37,8 @@ class ServingObjective(StrEnum):
     """Least list price an hour of the GPUs used for the load."""
     POWER = "power"
     """Least power (data sheet, of the GPUs used) for the load."""
+    ENERGY = "energy"
+    """Least mean power drawn, estimated, for the load, of ``requests_per_s``: least energy of an output token."""
 
     @property
     def is_maximum(self) -> bool:
@@ -50,6 +52,7 @@ class ServingObjective(StrEnum):
             ServingObjective.GPUS: "GPUs",
             ServingObjective.COST: "USD/h",
             ServingObjective.POWER: "W",
+            ServingObjective.ENERGY: "W drawn",
         }.get(self, "tokens/s")
 
 

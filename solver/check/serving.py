@@ -224,7 +224,7 @@ def _certificate_rules(plan: ServingPlan, problem: ServingProblem) -> Iterator[s
     stated, goal = plan.certificate, problem.goal
     expected = _objective(plan, problem)
     if expected is None:
-        yield "The objective is cost but a GPU kind of the plan has no price."
+        yield "The plan does not state its objective: a price of every GPU, or the power drawn."
     elif not math.isclose(stated.objective, expected, rel_tol=TOLERANCE):
         yield f"The certificate states {stated.objective:.9g}, the plan reaches {expected:.9g}."
     if stated.stopped_by is StopReason.NO_SEARCH:
@@ -253,4 +253,5 @@ def _objective(plan: ServingPlan, problem: ServingProblem) -> float | None:
         ServingObjective.GPUS: float(plan.gpus),
         ServingObjective.COST: plan.price_usd_per_hour,
         ServingObjective.POWER: plan.power_watts,
+        ServingObjective.ENERGY: None if plan.drawn_watts is None else plan.drawn_watts.value,
     }[goal.objective]

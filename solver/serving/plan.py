@@ -111,6 +111,15 @@ def check_problem(problem: ServingProblem) -> None:
             check_gpu(served.workload, kinds[0])
     for name in {node.gpu_kind for node in usable_nodes(problem.snapshot) if node.name not in goal.avoid_nodes}:
         capped(problem.snapshot.cluster.gpu_kinds[name], goal.gpu_power_cap_watts)
+    if goal.objective is ServingObjective.ENERGY and any(
+        served.workload.concurrency is not None for served in problem.models
+    ):
+        raise InvalidWorkload(
+            "workload.objective",
+            goal.objective.value,
+            "asks for requests_per_s: of plans that hold so many requests in flight the slowest draws least",
+            "give requests_per_s, or take power",
+        )
     if goal.objective is ServingObjective.COST and all(kind.price_usd_per_hour is None for kind in kinds):
         raise InvalidWorkload(
             "workload.objective",

@@ -29,9 +29,7 @@ Step = Callable[[Loads, Rates], "StepTime"]
 
 def drawn_share(loads: Loads, memory: FloatArray, compute: FloatArray, law: DrawLaw | None = None) -> FloatArray:
     """Shares (n,) of the board's power that GPUs without a cap draw at shares of memory bandwidth and peak."""
-    law = law or draw_law()
-    drawn = law.floor + law.experts * (loads.sparse_layers > 0) + law.memory * memory
-    return np.asarray(np.minimum(drawn + law.compute * compute**law.exponent, 1.0))
+    return (law or draw_law()).share(memory, compute, loads.sparse_layers > 0)
 
 
 def work_s(step: Step, loads: Loads) -> tuple[FloatArray, FloatArray]:

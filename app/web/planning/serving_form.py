@@ -104,6 +104,7 @@ CHOICES: Final[Mapping[str, Options]] = {
         (ServingObjective.GPUS.value, "fewest GPUs for this load"),
         (ServingObjective.COST.value, "least price for this load"),
         (ServingObjective.POWER.value, "least power for this load"),
+        (ServingObjective.ENERGY.value, "least energy for this rate of requests"),
     ),
 }
 

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from cluster_models.serving.figures import StepShares
-from cluster_models.serving.goal import ServingGoal
+from cluster_models.serving.goal import ServingGoal, ServingObjective
 from cluster_models.serving.plan import LIMIT_LOSSES, LossReason, ServingAlternative
 from cluster_models.serving.replicas import ReplicaGroup
 from cluster_models.serving.workload import Pool, ServingConfiguration
@@ -19,7 +19,7 @@ from solver.candidates import IntArray
 from solver.serving.cases import ServingCase
 from solver.serving.planning.groups import Group
 from solver.serving.planning.islands import Site
-from solver.serving.planning.offers import Priced, capacities, demand, gpu_cost
+from solver.serving.planning.offers import Priced, capacities, demand, gpu_cost, is_exact
 from solver.serving.planning.pricing import waiting_s
 from solver.serving.planning.zones import Zone
 from solver.serving.predict import ServingPrediction, predict_serving
@@ -59,7 +59,10 @@ def alternatives_of(
         case = _case(prices, zones[group.zone], group, alone.load)
         prediction = predict_serving(case)
         total = _times(group.configuration, alone.copies)
-        loss = abs(alone.objective - own) / own if _is_worse(alone.objective, own, goal) else 0.0
+        reached = alone.objective
+        if goal.objective is ServingObjective.ENERGY:
+            reached = alone.copies * prediction.drawn_watts.value
+        loss = abs(reached - own) / own if _is_worse(reached, own, goal) else 0.0
         found.setdefault(
             total,
             ServingAlternative(
@@ -69,7 +72,7 @@ def alternatives_of(
                 first_token_s=_first_token_s(prices, prediction),
                 token_s=prediction.token_s.value,
                 output_tokens_per_s=alone.copies * prediction.output_tokens_per_s.value,
-                objective=alone.objective,
+                objective=reached,
                 worse_by=loss,
                 reason=LossReason.OBJECTIVE,
                 reason_value=loss,
@@ -85,7 +88,9 @@ def alternatives_of(
 def _objective(prices: Priced, zones: Sequence[Zone], goal: ServingGoal, plan: Sequence[ReplicaGroup]) -> float:
     """Part of the plan's groups of this model in the objective, without the model's weight."""
     outputs = prices.served.workload.output_tokens
-    if demand(prices.served, goal).is_exact:
+    if goal.objective is ServingObjective.ENERGY:
+        return sum(each.drawn_watts.value for each in plan if each.drawn_watts)
+    if is_exact(prices.served, goal):
         return outputs * sum(each.requests_per_s for each in plan)
     if goal.objective.is_maximum:
         return outputs * sum(each.most_requests_per_s for each in plan)
@@ -111,7 +116,7 @@ def _ranked(prices: Priced, site: Site, zones: Sequence[Zone], goal: ServingGoal
     gpus = np.array([prices.groups[g].gpus for g in able])
     able = able[np.argsort(-points.requests_per_s[top[able]] / gpus, kind="stable")[:MOST_TRIED]]
     wanted = demand(prices.served, goal)
-    if wanted.is_exact:
+    if is_exact(prices.served, goal):
         found = [_sharing(prices, int(g), _copies(prices.groups[g], site, zones, goal), wanted.load) for g in able]
     else:
         best = capacities(prices, able)

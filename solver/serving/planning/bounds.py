@@ -15,6 +15,7 @@ import numpy as np
 
 from cluster_models.serving.goal import ServedModel
 from solver.candidates import IntArray
+from solver.serving.draw import answers_in_use, prompts_in_use
 from solver.serving.loads import FloatArray
 from solver.serving.planning.pricing import WorkerTable
 from solver.serving.rates import Rates
@@ -38,7 +39,8 @@ class Workers:
 
     ``answers`` (Y, L, W): of one among y decode workers, at each load; ``most`` and ``decoding`` sequences at once,
     by memory and within the limits.  One that answers r a second decodes max_k (``fixed[k]`` + r ``each_s[k]``) at
-    most, (K, W): chords of a convex function.
+    most, (K, W): chords of a convex function.  Memory or arithmetic of a worker would be in use all the time at so
+    many prompts (``prompt_reads``, ``prompt_products``) or answers a second, at its largest batch.
     """
 
     islands: IntArray
@@ -49,6 +51,10 @@ class Workers:
     decoding: FloatArray
     fixed: FloatArray
     each_s: FloatArray
+    prompt_reads: FloatArray
+    prompt_products: FloatArray
+    answer_reads: FloatArray
+    answer_products: FloatArray
 
     @property
     def gpus(self) -> IntArray:
@@ -94,6 +100,9 @@ def worker_bounds(table: WorkerTable, loads: FloatArray) -> Workers:
         own = np.minimum(load, high)
         return np.asarray(able * MARGIN * own / _answer_s(table, rates, own))
 
+    one = np.ones_like(most)
+    prompts = prompts_in_use(prefill, traffic, one)
+    decoded = [np.maximum(each, LEAST) for each in answers_in_use(table.split_arrays.decode, traffic, one, most)]
     knots = [np.maximum(share * high, 1.0) for share in KNOTS]
     rising = [each / _answer_s(table, rates, each) for each in knots]
     slopes = [_answer_s(table, rates, knots[0])]
@@ -114,6 +123,10 @@ def worker_bounds(table: WorkerTable, loads: FloatArray) -> Workers:
         decoding=high,
         fixed=np.array(fixed),
         each_s=np.array(slopes),
+        prompt_reads=1.0 / prompts[0],
+        prompt_products=1.0 / prompts[1],
+        answer_reads=1.0 / decoded[0],
+        answer_products=1.0 / decoded[1],
     )
 
 

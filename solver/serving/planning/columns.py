@@ -17,7 +17,8 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.serving.goal import ServedModel, ServingGoal, ServingMode
+from cluster_models.cluster.draw import draw_law
+from cluster_models.serving.goal import ServedModel, ServingGoal, ServingMode, ServingObjective
 from solver.candidates import BoolArray, IntArray
 from solver.serving.loads import FloatArray
 from solver.serving.planning.bounds import (
@@ -51,6 +52,7 @@ class Unpriced:
     served: ServedModel
     zone: int
     watts: float
+    board_watts: float
     cap_watts: float | None
     cost: float
     total: int
@@ -92,6 +94,7 @@ def unpriced_of(
             served=served,
             zone=number,
             watts=zone.watts,
+            board_watts=zone.gpu.power_watts,
             cap_watts=zone.cap_watts,
             cost=gpu_cost(zone, goal),
             total=sum(sizes),
@@ -180,8 +183,13 @@ def _worth(
     fixed = gpus * (duals.tie - duals.gpus - unpriced.watts * duals.watts) - parts
     scale = served.weight * served.workload.output_tokens
     price = duals.demands[unpriced.model]
-    if wanted.is_exact:
+    if is_exact(served, goal):
         value = (-scale * rates - price * unpriced.loads[:, np.newaxis, np.newaxis]).min(axis=0)
+    elif goal.objective is ServingObjective.ENERGY:
+        rate = np.minimum(rates[0], wanted.load)
+        # watts are concave in the rate, so that the least reduced cost is at none or at the most
+        ends = (_least_watts(unpriced, prefill, decode, ratio, each) - price * each for each in (0.0 * rate, rate))
+        value = np.minimum(*ends)
     else:
         rate = rates[0]
         load = rate
@@ -195,6 +203,28 @@ def _worth(
     return np.where(
         _goes(unpriced, prefill, decode, gpus, near=near) & (rates.max(axis=0) > 0), fixed + value, np.inf
     )
+
+
+def _least_watts(
+    unpriced: Unpriced, prefill: Workers, decode: Workers, ratio: tuple[int, int], rate: FloatArray
+) -> FloatArray:
+    """What groups (A, B) of prefill (A,) and decode workers (B,) draw at ``rate`` (A, B) at least."""
+    x, y = ratio
+    law, has_experts = draw_law(), unpriced.served.architecture.experts is not None
+    sides = (
+        (
+            x * prefill.gpus[:, np.newaxis],
+            x * prefill.prompt_reads[:, np.newaxis],
+            x * prefill.prompt_products[:, np.newaxis],
+        ),
+        (y * decode.gpus, y * decode.answer_reads, y * decode.answer_products),
+    )
+    shares = (
+        gpus
+        * np.minimum(law.share(rate / reads, rate / products, has_experts), unpriced.watts / unpriced.board_watts)
+        for gpus, reads, products in sides
+    )
+    return np.asarray(unpriced.board_watts * sum(shares) / MARGIN)
 
 
 def _goes(unpriced: Unpriced, prefill: Workers, decode: Workers, gpus: IntArray, *, near: bool) -> BoolArray:

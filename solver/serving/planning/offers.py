@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -23,6 +23,7 @@ from solver.serving.planning.pricing import (
     cases_of,
     closed_at,
     closed_points,
+    drawn_watts_at,
     highest,
     joined,
     joined_cases,
@@ -42,6 +43,8 @@ OPEN_MARGIN: Final = 2.0
 """Arrivals that a group is tried with at most, over its rate with as many requests in flight as it holds."""
 LIGHT: Final = 1e-3
 """The least, over the same."""
+RATES: Final = (0.05, 0.2, 0.4, 0.6, 0.75, 0.87, 0.95, 1.0)
+"""Arrivals, as shares of the highest, between which what a group does is taken as a straight line."""
 BEST_LOADS: Final = 60
 """Loads at which groups that take the same parts of islands are compared."""
 
@@ -68,6 +71,11 @@ def is_exact(served: ServedModel, goal: ServingGoal) -> bool:
     return goal.objective is ServingObjective.THROUGHPUT and served.workload.concurrency is not None
 
 
+def shares_load(served: ServedModel, goal: ServingGoal) -> bool:
+    """Whether groups share out exactly the load of the workload, for what they are worth depends on it."""
+    return is_exact(served, goal) or goal.objective is ServingObjective.ENERGY
+
+
 def demand(served: ServedModel, goal: ServingGoal) -> Demand:
     """The load that groups of the model must take; of goodput, as little as any group takes."""
     workload = served.workload
@@ -75,7 +83,7 @@ def demand(served: ServedModel, goal: ServingGoal) -> Demand:
     assert load is not None  # a workload has one of them
     if goal.objective is ServingObjective.GOODPUT:
         load = 0.0
-    return Demand(load, is_exact(served, goal))
+    return Demand(load, shares_load(served, goal))
 
 
 def priced(model: int, served: ServedModel, site: Site, zones: Sequence[Zone], goal: ServingGoal) -> Priced:
@@ -163,6 +171,8 @@ def offers_of(prices: Priced, zones: Sequence[Zone], goal: ServingGoal) -> list[
         return []
     if is_exact(prices.served, goal):
         return _at_loads(prices, able)
+    if goal.objective is ServingObjective.ENERGY:
+        return cheapest_at_some_load(list(_drawing(prices, able, zones)))
     top = capacities(prices, able)
     load = top.concurrency if prices.served.workload.concurrency is not None else top.requests_per_s
     value = top.requests_per_s if goal.objective.is_maximum else load
@@ -195,7 +205,37 @@ def gpu_cost(zone: Zone, goal: ServingGoal) -> float:
     """Coefficient of one GPU in an objective that is a minimum; infinite without a price where it is cost."""
     if goal.objective is ServingObjective.COST:
         return math.inf if zone.gpu.price_usd_per_hour is None else zone.gpu.price_usd_per_hour
-    return zone.watts if goal.objective is ServingObjective.POWER else 1.0
+    return zone.watts if goal.objective in (ServingObjective.POWER, ServingObjective.ENERGY) else 1.0
+
+
+def _drawing(prices: Priced, able: IntArray, zones: Sequence[Zone]) -> Iterator[Offer]:
+    """Offers of groups at several rates; costs are the watts they draw."""
+    cases, groups = prices.cases, prices.groups
+    assert cases is not None  # there are groups
+    return open_offers(
+        prices, able, lambda rows, points: drawn_watts_at(cases, groups, zones, rows, points.requests_per_s)
+    )
+
+
+def open_offers(prices: Priced, able: IntArray, cost: Callable[[IntArray, Points], FloatArray]) -> Iterator[Offer]:
+    """Offers of groups ``able`` at rates up to the highest within the limits, or up to the load where that is less.
+
+    ``cost`` (P,) of groups (P,) at points.
+    """
+    assert prices.cases is not None  # there are groups
+    load = prices.served.workload.requests_per_s
+    assert load is not None  # nothing else arrives at random
+    top = capacities(prices, able)
+    able, most = able[top.meets], np.minimum(top.requests_per_s[top.meets], load)
+    if not len(able):
+        return
+    loads = np.outer(most, RATES)
+    rows = np.repeat(np.arange(len(able)), len(RATES))
+    points = open_at(prices.served, take_cases(prices.cases, able), rows, loads.ravel())
+    costs = cost(able[rows], points).reshape(loads.shape)
+    meets = points.meets.reshape(loads.shape).all(axis=1)
+    for row in np.flatnonzero(meets):
+        yield Offer(prices.groups[able[row]], loads[row], costs[row])
 
 
 def _at_loads(prices: Priced, able: IntArray) -> list[Offer]:

@@ -17,6 +17,7 @@ from cluster_models.serving.workload import Pool, ServingConfiguration, Worker
 from solver.candidates import BoolArray, IntArray
 from solver.serving.arrivals import open_state
 from solver.serving.cases import Arrays, ServingCase, arrays_of, crossing_of, imbalance_of, steady_of
+from solver.serving.draw import drawn_shares
 from solver.serving.loads import FloatArray, Loads
 from solver.serving.percentiles import limited_latencies
 from solver.serving.planning.groups import Group
@@ -268,6 +269,26 @@ def open_at(
         return open_state(arrays.decode, arrays.prefill, rates, arrays.traffic, loads)
 
     return _points(served, cases, group, requests_per_s, state)
+
+
+def drawn_watts_at(
+    cases: tuple[Arrays, Rates], groups: Sequence[Group], zones: Sequence[Zone], rows: IntArray, rates: FloatArray
+) -> FloatArray:
+    """Mean power (P,) that ``groups`` (G,) draw at ``rows`` (P,) of them and ``rates`` (P,) of random arrivals."""
+    watts = np.array([zones[group.zone].gpu.power_watts for group in groups])
+    own = np.array([[pool.gpus if pool else 0 for pool in _pools(group)] for group in groups])
+    found = []
+    for start in range(0, len(rows), BLOCK):
+        block = slice(start, start + BLOCK)
+        arrays, shares = take_cases(cases, rows[block])
+        steady = open_state(arrays.decode, arrays.prefill, shares, arrays.traffic, rates[block])
+        found.append(np.stack(drawn_shares(arrays, steady), axis=1))
+    return np.asarray((np.concatenate(found) * own[rows]).sum(axis=1) * watts[rows])
+
+
+def _pools(group: Group) -> tuple[Pool | None, Pool]:
+    configuration = group.configuration
+    return configuration.prefill, configuration.decode
 
 
 def _points(

@@ -42,6 +42,8 @@ from solver.serving.planning.ties import exact_demand, gpu_costs, is_shorter, st
 from solver.serving.planning.zones import Zone, classes_of, zones_of
 from solver.serving.problem import ServingProblem
 
+COUNTED: Final = (ServingObjective.GPUS, ServingObjective.COST, ServingObjective.POWER)
+"""Objectives that leave many plans as good as each other."""
 WHOLE: Final = 1e-4
 """Rounding of a bound on a number of GPUs."""
 ROUNDING: Final = 1e-9
@@ -66,7 +68,7 @@ def search(problem: ServingProblem, site: Site, options: SearchOptions, reports:
     priced_in: tuple[Sequence[Zone], Sequence[Priced]] = zones, made.prices
     if not _is_proven(best, options) and reports.left_s() > 0:
         best, priced_in = _better_in_zones(problem, site, best, made.solved, priced_in, options, reports.left_s())
-    if best.settled and not problem.goal.objective.is_maximum and reports.left_s() > 0:
+    if best.settled and problem.goal.objective in COUNTED and reports.left_s() > 0:
         best = _shortest(problem, site, best, priced_in, options, reports.left_s())
     reports.settle(best)
     return _ended(best, options, reports)

@@ -10,13 +10,24 @@ import numpy as np
 
 from cluster_models.serving.goal import ServedModel, ServingGoal, ServingObjective
 from solver.serving.cluster_links import MESSAGE_BYTES
+from solver.serving.loads import FloatArray
 from solver.serving.planning.groups import Group
 from solver.serving.planning.islands import Site
-from solver.serving.planning.offers import Priced, capacities, demand, gpu_cost, is_exact, priced_groups, workers_of
+from solver.serving.planning.offers import (
+    RATES,
+    Priced,
+    capacities,
+    demand,
+    gpu_cost,
+    is_exact,
+    priced_groups,
+    workers_of,
+)
 from solver.serving.planning.placing import PlacedGroup, PlacedReplica
 from solver.serving.planning.pricing import (
     Points,
     closed_at,
+    drawn_watts_at,
     open_at,
     worker_table,
 )
@@ -63,18 +74,42 @@ def settle(
     closed = served.workload.concurrency is not None
     room = np.where(most.meets, most.concurrency if closed else most.requests_per_s, 0.0)
     loads = np.array([each.load for each in own]) if wanted.is_exact else room
+    if goal.objective is ServingObjective.ENERGY:
+        loads = _consolidated(groups, loads, room)
     if not wanted.is_exact and goal.objective is not ServingObjective.GOODPUT:
         loads = room * min(1.0, wanted.load / max(float(room.sum()), 1e-12))
     at = (closed_at if closed else open_at)(served, prices.cases, np.arange(len(groups)), loads)
+    rows = np.arange(len(groups))
+    drawn = 0.0
+    if goal.objective is ServingObjective.ENERGY:
+        drawn = float(drawn_watts_at(prices.cases, groups, tuple(distinct), rows, at.requests_per_s).sum())
     holds = wanted.is_exact or float(room.sum()) >= wanted.load * (1 - TOLERANCE)
     return Settled(
         own,
         tuple(zones),
         at,
         most,
-        _objective(served, own, at if is_exact(served, goal) else most, zones, goal),
+        drawn
+        if goal.objective is ServingObjective.ENERGY
+        else _objective(served, own, at if is_exact(served, goal) else most, zones, goal),
         is_sound=bool(holds and at.meets.all()),
     )
+
+
+def _consolidated(groups: Sequence[Group], loads: FloatArray, room: FloatArray) -> FloatArray:
+    """``loads`` (G,) of equal groups moved to the first of them, up to their ``room``.
+
+    Power is concave in the rate, so that a busy group and an idle one draw less than two half busy ones.
+    """
+    found = loads.copy()
+    for group in set(groups):
+        own = [row for row, each in enumerate(groups) if each == group]
+        least = np.minimum(RATES[0] * room[own], loads[own])
+        left = float((loads[own] - least).sum())
+        for row, low in zip(own, least.tolist(), strict=True):
+            found[row] = min(low + left, max(float(room[row]), low))
+            left -= float(found[row]) - low
+    return found
 
 
 def own_zone(placed: PlacedGroup, site: Site) -> Zone:

@@ -19,14 +19,11 @@ import numpy as np
 from cluster_models.serving.goal import ServingGoal
 from solver.candidates import IntArray
 from solver.serving.loads import FloatArray
-from solver.serving.planning.offers import Priced, capacities, cheapest_at_some_load, gpu_cost
-from solver.serving.planning.pricing import open_at, take_cases
+from solver.serving.planning.offers import Priced, capacities, cheapest_at_some_load, gpu_cost, open_offers
 from solver.serving.planning.program import Demand, Offer
 from solver.serving.planning.settle import Settled
 from solver.serving.planning.zones import Zone
 
-RATES: Final = (0.05, 0.2, 0.4, 0.6, 0.75, 0.87, 0.95, 1.0)
-"""Arrivals, as shares of the highest, between which the requests in flight of a group are taken as straight."""
 SHORTER: Final = 1e-4
 """Share by which stays must be shorter for another plan to be taken."""
 
@@ -80,14 +77,5 @@ def _closed(prices: Priced, able: IntArray, stay_s: float) -> Iterator[Offer]:
 
 def _open(prices: Priced, able: IntArray, stay_s: float) -> Iterator[Offer]:
     """Rates up to the highest within the limits, or up to the load where that is less."""
-    assert prices.cases is not None  # there are groups
-    load = exact_demand(prices).load
-    top = capacities(prices, able)
-    able, most = able[top.meets], np.minimum(top.requests_per_s[top.meets], load)
-    loads = np.outer(most, RATES)
-    rows = np.repeat(np.arange(len(able)), len(RATES))
-    points = open_at(prices.served, take_cases(prices.cases, able), rows, loads.ravel())
-    costs = (points.concurrency / (load * stay_s) * prices.served.weight).reshape(loads.shape)
-    meets = points.meets.reshape(loads.shape).all(axis=1)
-    for row in np.flatnonzero(meets):
-        yield Offer(prices.groups[able[row]], loads[row], costs[row])
+    scale = prices.served.weight / (exact_demand(prices).load * stay_s)
+    return open_offers(prices, able, lambda _, points: scale * points.concurrency)
