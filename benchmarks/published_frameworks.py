@@ -157,6 +157,8 @@ def _dense_settings(row: Row, notes: str, assumed: Assumed) -> Framework:
         found = replace(found, sharding_ranks=int(group[1]))
     if found.name.startswith("megatron-deepspeed") and text(row, "precision").startswith("bf16"):
         found = replace(found, gradient_bytes=4.0, own_gradient_bytes=2.0, bucket_bytes=FP32_BUCKET_BYTES)
+    if found.name == "megatron-lm-2" and text(row, "zero") == "3":
+        found = replace(found, slices_shards=True)  # it shards no parameters: DeepSpeed 0.3 does
     if found.name.startswith("transformers") and text(row, "zero") == "2":
         found = replace(found, gradient_bytes=2.0, shards_gradients=True)  # DeepSpeed's
     return found

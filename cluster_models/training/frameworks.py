@@ -117,11 +117,7 @@ class Framework:
         bool, Fact("Models with learned positions are trained with dropout, whose masks and outputs are kept.")
     ]
     keeps_gathered_inputs: Annotated[
-        bool,
-        Fact(
-            "The sequence that tensor ranks gather before a block stays until its weight gradient, not "
-            "gathered again."
-        ),
+        bool, Fact("What tensor ranks gather before a block stays until its weight gradient, not gathered again.")
     ]
     keeps_norm_outputs: Annotated[
         bool,
@@ -179,6 +175,10 @@ class Framework:
     ]
     sharded_all_reduce: Annotated[
         bool, Fact("Gradients of sharded optimizers are all-reduced, instead of reduce-scattered to their owners.")
+    ]
+    slices_shards: Annotated[
+        bool,
+        Fact("The host copies each sharded parameter slice by slice, one for each rank (DeepSpeed before 0.5.5)."),
     ]
     sharding_ranks: Annotated[
         int,

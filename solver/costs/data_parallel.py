@@ -46,6 +46,10 @@ the narrow state (Transformer Engine's ``FusedAdam``)."""
 
 _LAYER_TENSORS: Final = 6.0
 """Parameters of a decoder layer as tensors: two norms, two products of attention and two of the MLP."""
+_LAYER_PRODUCTS: Final = 4.0
+_SLICE_S: Final = 1e-5
+"""Time that the host takes to cut a slice of a tensor and copy it: two calls from Python and the launch of a copy.
+Loops of InternEvo and nanotron take 16 and 4 us (``shard_host_s``, fitted)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +204,8 @@ def parameter_traffic(  # noqa: PLR0913 - each a fact of its own
     of layers, ``sparse_share`` that of the sparse ones, ``domain`` the GPUs of a node or NVLink domain.
     Collectives take g seconds alone and slow the compute beside them by ``gather_contention`` g, wherever they
     lead: each rank moves the whole layer through its own memory.  A layer of L seconds then takes
-    L + max(contention g, g - L); where the group leaves its domain, the placement decides on the second term.
+    L + max(contention g, g - L), to which slices that the host cuts add as g does; where the group
+    leaves its domain, the placement decides on the second term.
     Quantised (``sharded_exchange``), weights have a byte and gradients half of one; kernels for both pass memory
     beside nothing.
     All zero where weights are gathered once a step instead (``_layer_by_layer``); gradients that are reduced once
@@ -244,6 +249,8 @@ def parameter_traffic(  # noqa: PLR0913 - each a fact of its own
     beside = Seconds(layer.forward * framework.overlap_parameters, layer.backward * framework.overlap_gradients)
     spans = common.spans | routed.spans
     slowed = alone * calibration.gather_contention
+    slicing = _slicing_s(framework, common_ranks)
+    beside = Seconds(beside.forward - slicing, beside.backward - slicing * (1.0 + (width > 0)))
     return LayerTraffic(
         inside=Seconds(
             np.where(spans, slowed.forward, np.maximum(slowed.forward, alone.forward - beside.forward)),
@@ -256,6 +263,14 @@ def parameter_traffic(  # noqa: PLR0913 - each a fact of its own
         forward_hidden_s=np.where(spans, beside.forward + slowed.forward, 0.0),
         backward_hidden_s=np.where(spans, (beside.backward + slowed.backward) / (1.0 + width / packed), 0.0),
     )
+
+
+def _slicing_s(framework: Framework, ranks: FloatArray) -> FloatArray:
+    """(n,) host seconds of a gather, or scatter, of a layer's products over ``ranks`` (n,), which wait for it.
+
+    Norms and biases stay whole, as they are small (``stage3_param_persistence_threshold``).
+    """
+    return np.where(ranks > 1.0, _SLICE_S * _LAYER_PRODUCTS * ranks, 0.0) * framework.slices_shards
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,24 @@ def on_domains(domain: int, **row: int) -> StepCosts:
     )
 
 
+@pytest.mark.parametrize(("data", "domains"), [(8, 1), (64, 8)])
+def test_slices_that_the_host_cuts_one_by_one_are_waited_for(data: int, domains: int) -> None:
+    """Four products take 10 us for each rank and pass, twice that backward, in a node and between nodes."""
+    batch, slicing = candidates({**ZERO_3, "data": data}), 4 * data * 1e-5
+    known = (
+        calibration(0.0, overlap_parameters=False, overlap_gradients=False, slices_shards=s) for s in (False, True)
+    )
+    whole, sliced = (costs(batch, calibration=each) for each in known)
+    if domains == 1:
+        assert sliced.forward_s - whole.forward_s == pytest.approx(80 * slicing)
+        assert sliced.backward_s - whole.backward_s == pytest.approx(80 * 2 * slicing)
+    else:
+        shown, hidden = sliced.parameter_traffic, whole.parameter_traffic
+        assert shown.forward_hidden_s == pytest.approx(hidden.forward_hidden_s - slicing)
+        counted = shown.backward_count[0] / shown.forward_count[0]
+        assert counted * (hidden.backward_hidden_s - shown.backward_hidden_s) == pytest.approx(2 * slicing)
+
+
 @settings(max_examples=12)
 @given(contention=st.floats(0.0, 1.0), gradient_bytes=st.sampled_from([2.0, 4.0]))
 def test_hidden_collectives_cost_their_contention(contention: float, gradient_bytes: float) -> None:
