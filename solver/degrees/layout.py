@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from functools import cache, lru_cache
+from itertools import accumulate, chain, pairwise
 from typing import Final
 
 import numpy as np
@@ -23,11 +24,12 @@ Layout = tuple[tuple[int, ...], ...]
 """``layout[v][s]``: decoder layers of virtual stage ``v`` on pipeline rank ``s`` (as in ``Configuration``)."""
 
 
+@lru_cache(maxsize=64)
 def layer_flops(architecture: Architecture, sequence_length: int) -> tuple[FloatArray, float]:
     """Forward FLOP per token of every decoder layer (layers,), and of what follows the last one.
 
     That is the output head, and of every multi-token prediction layer a decoder layer, the projection of hidden
-    state and next embedding to one width, and the head again.
+    state and next embedding to one width, and the head again.  Not to be written to.
     """
     kinds = architecture.layer_kinds
     flops = np.array([layer_forward_flops(architecture, sequence_length, kind).total for kind in kinds])
@@ -78,15 +80,14 @@ def launchable_layout(
     if takes_any_split(framework):
         return balanced_layout(architecture, sequence_length, pipeline, virtual)
     weights, head = layer_flops(architecture, sequence_length)
-    ends = np.concatenate([[0.0], np.cumsum(weights)])
-    found = []
+    ends, lightest, found = [0.0, *np.cumsum(weights).tolist()], float(weights.min()), []
     for rows in simple_splits(architecture.layers, pipeline, virtual):
         if can_launch(framework, rows):
-            cuts = np.concatenate([[0], np.cumsum(rows)])
-            loads = np.diff(ends[cuts])
+            cuts = accumulate(chain.from_iterable(rows), initial=0)
+            loads = [ends[last] - ends[first] for first, last in pairwise(cuts)]
             loads[-1] += head
             tolerance = EVEN_TOLERANCE if split_of(rows) is LayerSplit.EVEN else 0.0
-            found.append((round(loads.max() / (1 + tolerance) / weights.min(), 9), rows))
+            found.append((round(max(loads) / (1 + tolerance) / lightest, 9), rows))
     return min(found)[1] if found else None
 
 

@@ -60,7 +60,7 @@ class Fabric:
     _pairs: list[IntArray] = field(default_factory=list, init=False)
     _hops: dict[float, FloatArray] = field(default_factory=dict, init=False)
     _curves: list[FloatArray] = field(default_factory=list, init=False)
-    _merges: list[FloatArray] = field(default_factory=list, init=False)
+    _merges: list[IntArray] = field(default_factory=list, init=False)
     _joins: dict[int, FloatArray] = field(default_factory=dict, init=False)
 
     @property

@@ -30,6 +30,21 @@ def test_every_ring_uses_a_link_between_parts(nodes: int, data: st.DataObject) -
         assert times_s[links].min() <= fastest_ring_s(times_s, length)
 
 
+@given(st.integers(2, 7), st.data())
+def test_parts_are_what_faster_links_hold_together(nodes: int, data: st.DataObject) -> None:
+    """Nodes are in one part where a way leads over links faster than the one that would make a part too large."""
+    random = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    times_s = random.permutation(nodes * nodes).reshape(nodes, nodes) + 1.0
+    faster, length = np.minimum(times_s, times_s.T), data.draw(st.integers(2, nodes))
+
+    def reached(limit: float) -> np.ndarray:
+        near = (faster <= limit) | np.eye(nodes, dtype=bool)
+        return np.linalg.matrix_power(near.astype(float), nodes) > 0
+
+    slowest = min(limit for limit in faster.ravel() if reached(limit).sum(axis=1).max() >= length)
+    assert (across(parts_below(merges(times_s), length)) == ~reached(slowest - 1)).all()
+
+
 def test_a_ring_over_two_leaves_crosses_and_one_over_a_leaf_does_not() -> None:
     """Two leaves of three nodes: up to three nodes need no slow link, four do."""
     leaf = np.arange(6) // 3

@@ -20,7 +20,6 @@ from app.cli.files import (
 )
 from app.cli.planning import outcomes
 from app.cli.planning.plan_view import plan_view
-from app.cli.planning.remote_planning import remote_plan
 from app.cli.planning.routed import Routed
 from app.cli.server import chosen_server
 from app.cli.terminal import console
@@ -69,6 +68,8 @@ def run_plan(
     if chosen_server().address is None:
         result, cancelled = searched(read_problem(files), options)
     else:
+        from app.cli.planning.remote_planning import remote_plan  # noqa: PLC0415 - a plan here needs no client
+
         result, cancelled = remote_plan(files, options), False
     deliver(result, as_json=as_json, output=output, everything=everything, budget=budget)
     outcomes.end_if(cancelled)

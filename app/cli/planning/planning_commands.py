@@ -84,7 +84,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
     """
     from app.cli.planning import planning  # noqa: PLC0415 - ``--help`` is quick
     from app.cli.planning.routed import Routed  # noqa: PLC0415 - see above
-    from app.cli.planning.serving_predicting import kind_of, refuse_training_options  # noqa: PLC0415 - see above
+    from app.cli.planning.workload_kinds import kind_of, refuse_training_options  # noqa: PLC0415 - see above
 
     options = planning.options_of(time_limit=time_limit, effort=effort, seed=seed, gap=gap, backend=backend)
     serving = ServingOptions(

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.documents.routing import planned_loads
-from app.routing.reading import loads_of
 from cluster_models.errors import InvalidInput
 from cluster_models.model.architecture import Architecture
 from cluster_models.routing.counts import ExpertLoads
@@ -25,6 +24,8 @@ class Routed:
         weights = self.weight_of_each()
         if not self.files:
             return ()
+        from app.routing.reading import loads_of  # noqa: PLC0415 - most plans read no routing
+
         experts = model.experts.count if model.experts else None
         return planned_loads(loads_of(*self.files, experts=experts), weights, model)
 

@@ -15,41 +15,16 @@ from app.cli.files import (
     read_calibration,
     read_serving_configuration,
     read_snapshot,
-    read_text,
     write_text,
 )
 from app.cli.planning.remote_planning import remote_serving_prediction
 from app.cli.planning.serving_options import ServingOptions
 from app.cli.planning.serving_view import serving_view
 from app.cli.planning.serving_workload import served_workload
+from app.cli.planning.workload_kinds import kind_of, refuse_training_options
 from app.cli.server import chosen_server
 from app.cli.terminal import console, print_text
-from app.documents.reading import parse_text
 from app.services.planning.serving_predictions import predict_serving_configuration
-from cluster_models.errors import InvalidInput
-
-
-def is_serving(workload: str) -> bool:
-    """Whether the workload file says ``kind: serving``."""
-    return kind_of(workload) == "serving"
-
-
-def kind_of(workload: str) -> str:
-    """The kind that the workload file says, empty for none; standard input is read once, as training."""
-    if workload == "-":
-        return ""
-    try:
-        data = parse_text(read_text(workload), what="workload")
-    except InvalidInput:
-        return ""  # whoever reads it says what is wrong
-    return str(data.get("kind", "")) if isinstance(data, Mapping) else ""
-
-
-def refuse_training_options(training: Mapping[str, object], kind: str = "serving") -> None:
-    """Raise ``InvalidInput`` for an option given that only training has."""
-    for name, value in training.items():
-        if value:
-            raise InvalidInput(name, value, f"belongs to training, the workload is of {kind}", "leave it out")
 
 
 def predicted_as_serving(
@@ -68,7 +43,7 @@ def predicted_as_serving(
     Ends with code 3 where a worker does not hold its weights and a request; raises ``InvalidInput`` for an option
     given that only ``training`` has.
     """
-    if not is_serving(workload):
+    if kind_of(workload) != "serving":
         return False
     refuse_training_options(training)
     check_writable(output)
