@@ -36,6 +36,12 @@ class StepPartsDocument(ValueDocument[StepParts]):
     """Predicted seconds of a step by part."""
 
     step_s: float = Field(description="From one step to the next.", examples=[118.4])
+    low_s: float = Field(
+        description="Least seconds of such a step in nine cases of ten, by published steps, to which nothing was "
+        "fitted: predictions are too short.",
+        examples=[120.8],
+    )
+    high_s: float = Field(description="Most seconds, likewise.", examples=[229.7])
     rollout_s: float = Field(description="Until the last response of the batch ends.", examples=[68.1])
     training_s: float = Field(description="All updates with their forward passes.", examples=[49.2])
     weights_s: float = Field(description="Until the engine has the weights of the last update.", examples=[0.4])

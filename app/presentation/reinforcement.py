@@ -15,7 +15,7 @@ STEP_COLUMNS: Final = ("part of the step", "takes", "what it is")
 SPLIT_COLUMNS: Final = ("trainer", "engine", "at least", "step of a plan", "what became of it")
 ESTIMATED: Final = (
     "Both parts are priced by their own models; the step of both was fitted to no measured run, and published ones "
-    "take longer (docs/reinforcement.md)."
+    "take {low} to {high} where it says {step}, nine of ten (docs/reinforcement.md)."
 )
 _ENDS: Final = {
     SplitEnd.CHOSEN: "the plan",
@@ -34,7 +34,9 @@ _ENDINGS: Final = {
 def headline(plan: ReinforcementPlan) -> str:
     """The step in one line."""
     responses = count(plan.workload.responses)
-    return f"{seconds(plan.parts.step_s)} a step of {responses} responses, {arrangement_words(plan)}"
+    parts = plan.parts
+    likely = f"measured perhaps {seconds(parts.low_s)} to {seconds(parts.high_s)}"
+    return f"{seconds(parts.step_s)} a step of {responses} responses ({likely}), {arrangement_words(plan)}"
 
 
 def arrangement_words(plan: ReinforcementPlan) -> str:
@@ -132,8 +134,14 @@ def proof(plan: ReinforcementPlan) -> str:
         f"No step of the {plural(said.splits, 'split')} looked at is shorter than {seconds(said.bound_s)}, "
         f"{percent(said.gap)} below the plan: {ending}. The bound takes the trainer's best price on so many nodes "
         "and equal replicas on the best links, of which more are taken never to be slower; replicas of several "
-        f"shapes and numbers of nodes that were not looked at are outside of it. {ESTIMATED}"
+        f"shapes and numbers of nodes that were not looked at are outside of it. {estimated(plan)}"
     )
+
+
+def estimated(plan: ReinforcementPlan) -> str:
+    """What measured steps say of the predicted one."""
+    parts = plan.parts
+    return ESTIMATED.format(low=seconds(parts.low_s), high=seconds(parts.high_s), step=seconds(parts.step_s))
 
 
 def refusal(answer: NoReinforcementPlan) -> tuple[str, str]:

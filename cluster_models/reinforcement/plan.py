@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from cluster_models.model.architecture import Architecture
 from cluster_models.reinforcement.workload import Arrangement, ReinforcementWorkload
 from cluster_models.serving.plan import ServingPlan
 from cluster_models.training.plan import Plan, Provenance, StopReason
+
+NEXT_RATIO: Final = (1.02, 1.95)
+"""Between which a measured step over the predicted one lies in nine cases of ten: ``python -m
+benchmarks.reinforcement``, nine steps of NeMo RL, to which nothing is fitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,16 @@ class StepParts:
         """Seconds from one step to the next."""
         both = (self.rollout_s, self.training_s)
         return (max(both) if self.is_overlapped else sum(both)) + self.weights_s + self.offload_s
+
+    @property
+    def low_s(self) -> float:
+        """The least that a step took in nine cases of ten, as far as published steps tell."""
+        return NEXT_RATIO[0] * self.step_s
+
+    @property
+    def high_s(self) -> float:
+        """The most, likewise."""
+        return NEXT_RATIO[1] * self.step_s
 
 
 @dataclass(frozen=True, slots=True)

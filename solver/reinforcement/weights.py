@@ -14,6 +14,7 @@ a node bring P (1 - 1 / m) each over its network, g flows at once, then P (1 - 1
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -29,6 +30,11 @@ from solver.costs.host_offload import HOST_SHARE, LINK_SHARE
 from solver.reinforcement.problem import ReinforcementProblem
 
 ELEMENT_BYTES: Final = 2.0
+TENSOR_S: Final = 0.2e-3
+"""Time of one tensor: 45,395 of DeepSeek-V3, 69.95 GiB to each GPU of the engine, come in 10.9 s over links that
+need 1.5 s, and in 15.5 s by NCCL (NeMo RL's guide to checkpoint-engine refit at 7ea279ab)."""
+LAYER_TENSORS: Final = 9
+"""Tensors of a layer in a checkpoint: four of attention, three of an MLP, two norms."""
 FRACTION_STEPS: Final = 1000
 """An engine's share of memory is rounded down to one in so many."""
 
@@ -38,12 +44,21 @@ def weight_bytes(problem: ReinforcementProblem) -> float:
     return ELEMENT_BYTES * problem.architecture.parameters()
 
 
+def tensors_s(problem: ReinforcementProblem) -> float:
+    """Seconds of the tensors of a checkpoint beside their bytes; of experts each has its own."""
+    model = problem.architecture
+    count = LAYER_TENSORS * model.layers
+    if model.experts is not None:
+        count += model.sparse_layers * model.experts.count * (3 if model.gated_mlp else 2)
+    return TENSOR_S * count
+
+
 def least_broadcast_s(problem: ReinforcementProblem) -> float:
     """Seconds that no broadcast to other nodes beats: over the fastest link there is."""
     links = effective_links(problem.snapshot)
     rows = [links.nodes.index(node.name) for node in problem.nodes]
     seconds = links.transfer_s(weight_bytes(problem), 1)[np.ix_(rows, rows)]
-    return float(seconds[~np.eye(len(rows), dtype=bool)].min())
+    return float(seconds[~np.eye(len(rows), dtype=bool)].min()) + tensors_s(problem)
 
 
 def broadcast(problem: ReinforcementProblem, training: Plan, serving: ServingPlan) -> WeightMove:
@@ -53,7 +68,7 @@ def broadcast(problem: ReinforcementProblem, training: Plan, serving: ServingPla
     targets = dict.fromkeys(place.node for replica in serving.replicas for place in replica.places)
     chain = [links.nodes.index(name) for name in (training.placement.hosts[0], *targets)]
     seconds = float(links.transfer_s(whole, 1)[chain[:-1], chain[1:]].max())
-    return WeightMove(whole, whole, whole / seconds, 0.0, seconds)
+    return WeightMove(whole, whole, whole / seconds, 0.0, seconds + tensors_s(problem))
 
 
 def resharding(problem: ReinforcementProblem, training: Plan) -> WeightMove:
@@ -77,7 +92,7 @@ def resharding(problem: ReinforcementProblem, training: Plan) -> WeightMove:
         if network_s + inside_s >= slowest.seconds:
             rate = crossing / network_s if network_s else 0.0
             slowest = WeightMove(whole, crossing, rate, inside, network_s + inside_s)
-    return slowest
+    return replace(slowest, seconds=slowest.seconds + tensors_s(problem))
 
 
 def _far(seconds: FloatArray, rows: list[int]) -> FloatArray:

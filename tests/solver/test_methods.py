@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cluster_models.cluster.catalogue import gpu_kind
 from cluster_models.errors import InvalidWorkload
 from cluster_models.training.frameworks import framework
 from cluster_models.training.methods import TrainingMethod
@@ -17,6 +18,8 @@ from cluster_models.training.roles import Roles
 from cluster_models.training.workload import Offload, Recompute, Sharding, TrainingWorkload
 from solver.candidates import SHARDING_CODES
 from solver.check import check_plan
+from solver.costs.calibration import calibration_of
+from solver.costs.local_sizes import drawn_load, local_sizes, rank_load
 from solver.costs.training_state import bytes_per_parameter
 from tests.solver.cost_cases import LLAMA_70B, MIXTRAL, candidates, costs, memory
 from tests.solver.naive_schedule import event_ends
@@ -173,3 +176,26 @@ def test_roles_are_of_whole_policies_alone() -> None:
     ):
         with pytest.raises(InvalidWorkload, match=r"workload\.roles"):
             replace(bridge, **{"roles": PPO} | changes)
+
+
+def test_experts_of_a_policy_are_as_unbalanced_as_random_ones() -> None:
+    """Loads of log-normal experts dealt to ranks at random, against the formula; other methods stay as calibrated.
+
+    Eight experts on eight ranks are as Mixtral's counts have them.
+    """
+    random, count = np.random.default_rng(0), 256
+    sigma = np.sqrt(np.log(1.0 + 0.95**2))
+    loads = random.lognormal(0.0, sigma, (400, count))
+    loads /= loads.mean(axis=1, keepdims=True)
+    for ranks in (2, 4, 8):
+        busiest = loads.reshape(400, ranks, -1).mean(axis=2).max(axis=1).mean()
+        assert drawn_load(count, np.array([float(ranks)]))[0] == pytest.approx(busiest, rel=0.06)
+    assert drawn_load(8, np.array([1.0, 8.0])) == pytest.approx([1.0, 1.31], abs=0.01)
+    rows, experts = candidates({"data": 16, "expert": 8}), MIXTRAL.experts
+    assert experts is not None
+    policy = replace(PLAIN, framework=framework("megatron-bridge-26.02"), method=TrainingMethod.POLICY)
+    calibration = calibration_of(gpu_kind("H100-SXM5-80GB", field="gpu_kind"), policy.framework)
+    plain, kept = replace(policy, method=TrainingMethod.LIKELIHOOD), {"most": True}
+    for workload, given, load in ((policy, {}, 1.31), (plain, {}, 1.05), (policy, kept, 1.05)):
+        sizes = local_sizes(rows, workload, calibration, **given)
+        assert rank_load(experts, sizes) == pytest.approx(load, abs=0.01)
