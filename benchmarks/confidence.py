@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.coverage import Coverage, held_out_coverage
+from benchmarks.differences import difference_error_of
 from benchmarks.fitted_files import confidence_text
 from benchmarks.left_out_frameworks import Knowledge
 from benchmarks.measured import Measured
 from benchmarks.rows import text
 from benchmarks.scores import source_of
+from benchmarks.unseen import held_out, never_fitted, omissions_of
 from cluster_models.calibration.fitted import FittedParameters
 from solver.costs.confidence import Novelty
 from solver.costs.differences import difference_error
 from solver.fitting.families import families_of
 from solver.fitting.left_out import Omission, errors_without, left_out_errors
-from solver.fitting.pairs import difference_error_of
-from solver.fitting.unseen import held_out, never_fitted, omissions_of
 from solver.runs import predict_runs
 
 

@@ -27,9 +27,9 @@ from benchmarks.confidence import Held, held_as_shipped, omissions, write_confid
 from benchmarks.coverage import FOUND, coverage_text, write_coverage
 from benchmarks.fitted_files import fitted_text
 from benchmarks.measured import Measured, measured_runs
+from benchmarks.step_fit import fit
 from solver.costs.calibration import PARAMETERS, Owner, kind_family, shipped_parameters
 from solver.costs.confidence import Novelty
-from solver.fitting.fit import fit
 from solver.fitting.report import FitOptions, FitReport, estimated_prior
 from solver.fitting.unknowns import COMMON_FACTOR
 

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from benchmarks.measured import Measured
+from benchmarks.step_fit import weights_of_groups
 from cluster_models.calibration.fitted import FittedParameters, FittedValue
 from cluster_models.calibration.training_run import TrainingRun
 from solver.costs.calibration import (
@@ -20,7 +21,6 @@ from solver.costs.calibration import (
     shipped_parameters,
 )
 from solver.fitting.beliefs import beliefs_of
-from solver.fitting.fit import weights_of_groups
 from solver.fitting.least_squares import Problem, Solution
 from solver.fitting.left_out import free_without
 from solver.fitting.priced import StepTimes

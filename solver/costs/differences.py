@@ -6,7 +6,7 @@ parallel sizes from one to the other:
 
     half width = sqrt(settings^2 + doubling^2 * doublings)
 
-fitted on pairs of measured runs of the same sweep (``solver.fitting.pairs``; docs/calibration.md).
+fitted on pairs of measured runs of the same sweep (``benchmarks.differences``; docs/calibration.md).
 """
 
 from __future__ import annotations

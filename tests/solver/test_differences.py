@@ -8,10 +8,10 @@ from itertools import product
 import numpy as np
 import pytest
 
+from benchmarks.differences import difference_error_of
 from cluster_models.training.plan import Degrees
 from solver.candidates import CandidateBatch
 from solver.costs.differences import HALF_WIDTH, DifferenceError, difference_error, doublings, drawn_errors
-from solver.fitting.pairs import difference_error_of
 from tests.solver.cost_cases import candidates
 from tests.solver.test_fitting import run
 

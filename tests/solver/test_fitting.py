@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from benchmarks.fitted_files import confidence_text, fitted_text
+from benchmarks.step_fit import fit
+from benchmarks.unseen import held_out, never_fitted, omissions_of
 from cluster_models.calibration.fitted import FittedParameters, FittedValue
 from cluster_models.calibration.training_run import TrainingRun
 from cluster_models.cluster.catalogue import gpu_kind
@@ -23,12 +25,11 @@ from solver.costs.calibration import PARAMETERS, Owner, default_values, kind_fam
 from solver.costs.confidence import Novelty
 from solver.costs.differences import DifferenceError
 from solver.fitting.families import families_of
-from solver.fitting.fit import fit
 from solver.fitting.least_squares import Problem, solve
 from solver.fitting.left_out import free_without
 from solver.fitting.report import FitOptions, FitReport, estimated_prior
 from solver.fitting.unknowns import Unknown, kind_itself, unknowns_of
-from solver.fitting.unseen import HeldOut, held_out, never_fitted, omissions_of
+from solver.fitting.unseen import HeldOut
 from solver.runs import predict_run
 
 KIND, FRAMEWORK = "H100-SXM5-80GB", "nemo-25.02"
