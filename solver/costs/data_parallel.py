@@ -249,8 +249,9 @@ def parameter_traffic(  # noqa: PLR0913 - each a fact of its own
     beside = Seconds(layer.forward * framework.overlap_parameters, layer.backward * framework.overlap_gradients)
     spans = common.spans | routed.spans
     slowed = alone * calibration.gather_contention
-    slicing = _slicing_s(framework, common_ranks)
-    beside = Seconds(beside.forward - slicing, beside.backward - slicing * (1.0 + (width > 0)))
+    if framework.slices_shards:
+        slicing = _slicing_s(common_ranks)
+        beside = Seconds(beside.forward - slicing, beside.backward - slicing * (1.0 + (width > 0)))
     return LayerTraffic(
         inside=Seconds(
             np.where(spans, slowed.forward, np.maximum(slowed.forward, alone.forward - beside.forward)),
@@ -265,12 +266,12 @@ def parameter_traffic(  # noqa: PLR0913 - each a fact of its own
     )
 
 
-def _slicing_s(framework: Framework, ranks: FloatArray) -> FloatArray:
+def _slicing_s(ranks: FloatArray) -> FloatArray:
     """(n,) host seconds of a gather, or scatter, of a layer's products over ``ranks`` (n,), which wait for it.
 
     Norms and biases stay whole, as they are small (``stage3_param_persistence_threshold``).
     """
-    return np.where(ranks > 1.0, _SLICE_S * _LAYER_PRODUCTS * ranks, 0.0) * framework.slices_shards
+    return np.where(ranks > 1.0, _SLICE_S * _LAYER_PRODUCTS * ranks, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
