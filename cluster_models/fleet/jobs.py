@@ -53,6 +53,9 @@ class FleetJob:
             what = "deadline" if self.deadline_s is not None else "budget"
             problem, remedy = f"has a {what} but no tokens", "say how many tokens it still has to be trained on"
             raise InvalidInput("tokens", None, problem, remedy)
+        if self.workload.choose_power_caps:
+            remedy = "give gpu_power_cap_watts, or plan the job alone"
+            raise InvalidInput("workload.choose_power_caps", True, "is not decided for jobs of a fleet", remedy)
         if not 1 <= self.least_gpus <= (self.most_gpus or self.least_gpus):
             problem = f"does not lie in 1..{self.most_gpus}"
             raise InvalidInput("least_gpus", self.least_gpus, problem)

@@ -88,7 +88,6 @@ def problem_on(job: FleetJob, pool: Pool, *, nodes: int, taken: Sequence[str] = 
         job.workload,
         objective=Objective.STEP_TIME,
         choice=Choice.FASTEST,
-        choose_power_caps=False,
         max_gpus=min(limit, job.most_gpus or limit, job.workload.max_gpus or limit),
         avoid_nodes=tuple(dict.fromkeys((*job.workload.avoid_nodes, *foreign))),
     )

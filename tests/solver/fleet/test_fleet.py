@@ -191,6 +191,9 @@ def test_what_cannot_be_is_said_with_the_reason(jobs: tuple[FleetJob, ...], reas
 
 def test_what_contradicts_itself_is_refused() -> None:
     """A deadline without tokens, two jobs of one name, renting without a budget."""
+    capped = TrainingWorkload(sequence_length=2048, global_batch=32, choose_power_caps=True)
+    with pytest.raises(InvalidInput, match="not decided for jobs of a fleet"):
+        FleetJob("a", TINY, capped)
     with pytest.raises(InvalidInput, match="tokens"):
         _job("a", deadline_s=1.0)
     with pytest.raises(InvalidInput, match="jobs"):
