@@ -14,7 +14,7 @@ from cluster_models.jobs.running import RecoveryPolicy
 from cluster_models.links.model import effective_links
 from cluster_models.remarks import remark
 from cluster_models.training.framework_choices import ContextExchange
-from cluster_models.training.plan import Certificate, Configuration, Plan, StopReason
+from cluster_models.training.plan import Certificate, Configuration, Plan
 from cluster_models.training.run_settings import switches
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Offload, Recompute, RecomputeModule, Sharding
@@ -282,16 +282,5 @@ def _certificate(problem: PlanningProblem, candidate: Candidate, assignment: Int
     weight = float(objective_weight(problem.workload.objective, candidate.fabric.kinds, batch, kinds)[0])
     step_s = step_seconds(assignment, candidate.placement.arrays)[0]
     bound_s = min(placement_bound_s(candidate.placement), step_s)
-    gap = (step_s - bound_s) / step_s
-    return Certificate(
-        objective=step_s * weight,
-        bound=bound_s * weight,
-        gap=gap,
-        stopped_by=StopReason.NO_SEARCH,
-        candidates_total=1,
-        candidates_infeasible=0,
-        candidates_pruned=0,
-        candidates_placed=1,
-        solver="none",
-        basis=remark("configuration_given", gap=gap),
-    )
+    basis = remark("configuration_given", gap=(step_s - bound_s) / step_s)
+    return Certificate.unsearched(step_s * weight, bound_s * weight, basis)

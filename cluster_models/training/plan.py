@@ -219,6 +219,12 @@ class Certificate:
     basis: Remark | None = None
     """Origin of the configuration where nothing was searched."""
 
+    @classmethod
+    def unsearched(cls, objective: float, bound: float, basis: Remark) -> Certificate:
+        """The certificate of one configuration that was given: ``bound`` is over its placements, 0 if not known."""
+        gap = (objective - bound) / objective
+        return cls(objective, bound, gap, StopReason.NO_SEARCH, 1, 0, 0, 1, "none", basis=basis)
+
 
 @dataclass(frozen=True, slots=True)
 class BusiestStage:

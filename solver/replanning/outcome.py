@@ -11,7 +11,7 @@ from cluster_models.jobs.recovery import Migration, RecoveryAction
 from cluster_models.jobs.running import RunningJob
 from cluster_models.links.model import LinkModel
 from cluster_models.remarks import Remark, remark
-from cluster_models.training.plan import Certificate, Placement, Plan, StopReason
+from cluster_models.training.plan import Certificate, Placement, Plan
 from cluster_models.training.rank_costs import TIME_PARTS, TimeBreakdown
 from solver.answer.assemble import assemble_plan
 from solver.answer.warnings import used_links
@@ -72,22 +72,6 @@ class Placed:
         return float((memory.total_bytes - memory.limit_bytes).max())
 
 
-def given(step_s: float, basis: Remark) -> Certificate:
-    """The certificate of a plan that was not searched for: nothing but its own step is known."""
-    return Certificate(
-        objective=step_s,
-        bound=0.0,
-        gap=1.0,
-        stopped_by=StopReason.NO_SEARCH,
-        candidates_total=1,
-        candidates_infeasible=0,
-        candidates_pruned=0,
-        candidates_placed=1,
-        solver="none",
-        basis=basis,
-    )
-
-
 def plan_of(resources: JobResources, placed: Placed, basis: Remark) -> Plan:
     """The plan of ``placed``, without a timeline; ranks that stay on a node keep their GPUs."""
     plan = assemble_plan(
@@ -95,7 +79,7 @@ def plan_of(resources: JobResources, placed: Placed, basis: Remark) -> Plan:
         SearchOptions(),
         placed.candidate,
         placed.assignment,
-        certificate=given(placed.step_s, basis),
+        certificate=Certificate.unsearched(placed.step_s, 0.0, basis),
         doubts=resources.problem.doubts(placed.asked.workload.link_bandwidth),
         has_timeline=False,
     )

@@ -18,13 +18,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from cluster_models.remarks import Remark, remark
-from cluster_models.training.plan import Plan, RankPlace
+from cluster_models.training.plan import Certificate, Plan, RankPlace
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Sharding
 from solver.answer.assemble import place_ranks
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.placement.problem import PlacementProblem, placed_times
-from solver.replanning.outcome import given
 from solver.replanning.site import JobSite
 
 _FORWARD: Final = 0
@@ -145,7 +144,7 @@ def plan_without(site: JobSite, found: Rerouted) -> Plan:
         tokens_per_s_per_gpu=plan.tokens_per_s_per_gpu / slower,
         model_flops_per_s_per_gpu=plan.model_flops_per_s_per_gpu / slower,
         mfu=plan.mfu / slower,
-        certificate=given(step_s, remark("rerouted_step_simulated")),
+        certificate=Certificate.unsearched(step_s, 0.0, remark("rerouted_step_simulated")),
         alternatives=(),
         timeline=(),
         confidence=confidence,
