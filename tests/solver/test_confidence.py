@@ -71,7 +71,7 @@ def test_the_interval_scales_with_the_step_and_holds_it() -> None:
 
 
 def test_an_unseen_gpu_kind_is_less_sure_than_a_measured_one() -> None:
-    """Its interval is wider and it says that no run was at hand."""
+    """Its interval is wider and it says that no run was fitted."""
     known, new = (confidence_of(subject(kind=kind), 1.0) for kind in ("H100-SXM5-80GB", "MI300X"))
     assert new.step_high_s / new.step_low_s > known.step_high_s / known.step_low_s
     assert remark("unmeasured_gpu_kind", gpu_kind="MI300X") in new.outside

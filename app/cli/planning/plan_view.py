@@ -52,11 +52,7 @@ def plan_view(
     """
     report = plan_report(plan, budget=budget)
     return Group(
-        *(
-            [Text(f"Unlike the runs behind the interval: {report.caution}", style="bold yellow")]
-            if report.caution
-            else []
-        ),
+        *([Text(f"Less sure than usual: {report.caution}", style="bold yellow")] if report.caution else []),
         _headline(plan, budget),
         section("Start it", _launch(plan, written)),
         section("Configuration", pairs(report.settings)),

@@ -29,7 +29,7 @@ SIZES: Final = {
 
 def _unmeasured_framework(*, framework: str, like: str) -> str:
     taken = f"those of {like}, which its user says it is like" if like else "estimated"
-    return f"No measured run of {framework} was at hand: its parameters are {taken}."
+    return f"No measured run of {framework} was fitted: its parameters are {taken}."
 
 
 def _uncalibrated_size(*, size: str, value: int, low: int, high: int) -> str:
@@ -149,9 +149,9 @@ def _repeated_tests(*, repeats: int, same_class: bool, agree: bool) -> str:
 
 
 OUTSIDE: Final[Mapping[str, Words]] = {
-    "unmeasured_gpu_kind": "No measured run on {gpu_kind} was at hand: its parameters are estimated.",
+    "unmeasured_gpu_kind": "No measured run on {gpu_kind} was fitted: its parameters are estimated.",
     "unmeasured_framework": _unmeasured_framework,
-    "unmeasured_pair": "No measured run of {framework} on {gpu_kind} was at hand, only of each with others.",
+    "unmeasured_pair": "No measured run of {framework} on {gpu_kind} was fitted, only of each with others.",
     "uncalibrated_size": _uncalibrated_size,
     "uncalibrated_setting": _uncalibrated_setting,
     "uncalibrated_mix": "Stages on several GPU kinds ({gpu_kinds:list}) were not calibrated, only each kind by "

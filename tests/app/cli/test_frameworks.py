@@ -78,7 +78,7 @@ def test_a_plan_of_a_described_framework_says_so(ours: list[str], capsys: pytest
     assert main([*command, "--output", "plan.json"]) == 0
     words = " ".join(capsys.readouterr().out.split())
     assert f"framework ours (described by its user, like {FRAMEWORK}) precision BF16" in words
-    assert f"No measured run of ours was at hand: its parameters are those of {FRAMEWORK}" in words
+    assert f"No measured run of ours was fitted: its parameters are those of {FRAMEWORK}" in words
     workload = json.loads(Path("plan.json").read_text())["workload"]
     assert FrameworkDescription.model_validate(workload["framework"]).to_framework() == described()
     assert None not in workload["framework"].values()

@@ -133,7 +133,7 @@ def test_the_first_screen_holds_the_decision(
         "recomputation selective",
     ):
         assert words in screen, words
-    assert "Unlike the runs behind the interval" in screen
+    assert "Less sure than usual" in screen
     sections = [
         "Configuration",
         "Where a step's time goes",
