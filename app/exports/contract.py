@@ -202,8 +202,11 @@ def refuse_groups(target: str, launch: Launch, *, of_states: bool = False) -> No
 def refuse_gradients(target: str, launch: Launch) -> None:
     """Raise ``InvalidConfiguration`` where gradients are sharded beside whole weights, or shards travel quantised.
 
-    DeepSpeed alone does either.
+    DeepSpeed alone does either; layers run by chunks of a sequence under Transformers alone.
     """
+    if chunk := launch.workload.framework.stream_tokens:
+        problem = "it runs no layers by chunks of a sequence"
+        raise unsupported(target, "framework_settings.stream_tokens", chunk, problem, "export deepspeed")
     sharding, exchange = launch.configuration.sharding, exchange_of_shards(launch)
     if exchange is not ShardedExchange.PLAIN:
         problem = "it does not quantise what shards exchange"

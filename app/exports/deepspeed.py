@@ -111,6 +111,11 @@ def _script(launch: Launch, options: Options) -> str:
             ),
             *_method_lines(launch),
             *(
+                [f"# The plan runs layers by chunks of {chunk} tokens: wrap the model in StreamBP's StreamModel."]
+                if (chunk := launch.workload.framework.stream_tokens)
+                else []
+            ),
+            *(
                 [f"# The plan trains adapters ({adapters.words}): the script must add them to a frozen model."]
                 if (adapters := launch.workload.adapters)
                 else []

@@ -231,10 +231,7 @@ class Framework:
         Fact("One kernel makes the cross-entropy and its gradient, which overwrites the logits.", setting=True),
     ]
     blocking_transfers: Annotated[bool, Fact("Pipeline ranks wait for their sends, which delay both neighbours.")]
-    defer_head_gradient: Annotated[
-        bool,
-        Fact("In a pipeline the output layer's weight gradient waits for the flush, when its rank idles."),
-    ]
+    defer_head_gradient: Annotated[bool, Fact("In a pipeline the head's weight gradient waits for the flush.")]
     head_gradient_limit: Annotated[
         int,
         Fact(
@@ -256,9 +253,7 @@ class Framework:
     ]
     expert_dispatches: Annotated[tuple[ExpertDispatch, ...], Fact("Dispatchers to choose between.", least=0)]
     overlaps: Annotated[tuple[Overlap, ...], Fact("Overlaps that a run can switch on or off.", least=0)]
-    grouped_experts: Annotated[
-        bool, Fact("The experts of a GPU run as one grouped product, instead of one after the other.")
-    ]
+    grouped_experts: Annotated[bool, Fact("The experts of a GPU run as one grouped product, not one by one.")]
     pads_experts: Annotated[bool, Fact("Every expert works on as many rows as the busiest has tokens.")]
     expert_tensor: Annotated[
         bool, Fact("Experts may have a tensor parallel size of their own (--expert-tensor-parallel-size).")
@@ -300,6 +295,8 @@ class Framework:
         ShardedExchange,
         Fact("Sharded weights gathered in INT8, their gradients scattered in INT4, or both.", setting=True),
     ]
+    streams_layers: Annotated[bool, Fact("Layers may run again and backward by chunks of a sequence (StreamBP).")]
+    stream_tokens: Annotated[int, Fact("Tokens of such a chunk; 0: whole sequences.", most=1e9, setting=True)]
     whole_logits: Annotated[bool, Fact("Tensor ranks gather the logits before the loss.")]
     cuda_graphs: Annotated[
         CudaGraphs,

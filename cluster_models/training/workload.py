@@ -277,10 +277,11 @@ class TrainingWorkload:
 
         Megatron-Core shares narrow states out (``--use-precision-aware-optimizer``).  Beside BF16 weights its
         distributed optimizer then has remainders instead of an FP32 copy; Megatron-FSDP has an FP32 copy always.
-        Its Muon and Lion share whole matrices out (``LayerWiseDistributedOptimizer``).
+        Its Muon and Lion share whole matrices out (``LayerWiseDistributedOptimizer``).  StreamBP has no ZeRO-3.
         """
-        has = (Sharding.GRADIENTS,) * self.framework.gradient_sharding
-        offered = tuple(each for each in self.sharding if each is not Sharding.GRADIENTS or each in has)
+        lacking = (Sharding.GRADIENTS,) * (not self.framework.gradient_sharding)
+        lacking += (Sharding.PARAMETERS,) * (self.framework.stream_tokens > 0)
+        offered = tuple(each for each in self.sharding if each not in lacking)
         if self.optimizer.takes_matrices:
             return tuple(each for each in offered if each is Sharding.OPTIMIZER)
         states = self.optimizer_states

@@ -137,6 +137,10 @@ def _check_settings(workload: TrainingWorkload) -> None:
     if quantised is not ShardedExchange.PLAIN and workload.adapters is not None:
         problem = "is not planned beside adapters"
         raise InvalidWorkload("workload.framework_settings.sharded_exchange", str(quantised), problem, "use plain")
+    if workload.framework.stream_tokens and not workload.framework.streams_layers:
+        problem = f"{workload.framework.name} runs no layers by chunks of a sequence"
+        given, remedy = workload.framework.stream_tokens, "use 0, or a framework with streams_layers"
+        raise InvalidWorkload("workload.framework_settings.stream_tokens", given, problem, remedy)
     known = [*switches(workload.framework), *[FreeSetting.SHARDING_RANKS] * has_instances(workload.framework)]
     if lacking := [str(each) for each in workload.free_settings if each not in known]:
         names = ", ".join(known)

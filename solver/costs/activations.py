@@ -21,7 +21,7 @@ from solver.candidates import FloatArray
 from solver.costs.adapters import kept_bytes, linears_of
 from solver.costs.calibration import Calibration
 from solver.costs.layer_costs import core_widths, local_kv_heads
-from solver.costs.local_sizes import LocalSizes, gathered_tokens, routed_tokens
+from solver.costs.local_sizes import LocalSizes, chunk_share, gathered_tokens, routed_tokens
 from solver.costs.recomputation import RecomputePolicies
 
 Tensors = dict[RecomputeModule | None, FloatArray]
@@ -30,10 +30,23 @@ Tensors = dict[RecomputeModule | None, FloatArray]
 
 @dataclass(frozen=True, slots=True)
 class LayerTensors:
-    """Activations of a layer of each kind, and ``passing`` bytes (n,) that live only while one runs."""
+    """Activations of a layer of each kind, and ``passing`` bytes (n,) that live only while one runs.
+
+    Where whole layers run again by chunks of a sequence, ``chunk`` (n,) is the share of one, which does not cut
+    ``uncut`` (n,) bytes of these and ``whole`` (n,) more: keys and values with their gradients (StreamBP, arXiv
+    2506.03077, section 3.2).
+    """
 
     kinds: tuple[Tensors, ...]
     passing: FloatArray
+    chunk: FloatArray
+    uncut: FloatArray
+    whole: FloatArray
+
+    def streamed(self, again: FloatArray | float = 0.0) -> FloatArray:
+        """Bytes alive while a layer runs of which ``again`` are computed once more, by chunks where it does so."""
+        parts = self.chunk * (again + self.passing - self.uncut) + self.uncut + self.whole
+        return np.asarray(np.minimum(again + self.passing, parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +93,14 @@ def layer_tensors(
         more = gathered_tokens(experts, sizes) - routed_tokens(experts, sizes)
         gradients = gradients + sizes.element_bytes * architecture.expert_width * more
     stream = 2.0 * sizes.element_bytes * architecture.hidden * sizes.tokens
-    return LayerTensors(tuple(kinds), gradients + stream + _gathered_context(architecture, sizes))
+    key, value = core_widths(architecture)
+    return LayerTensors(
+        tuple(kinds),
+        gradients + stream + _gathered_context(architecture, sizes),
+        chunk=chunk_share(sizes, calibration.framework),
+        uncut=stream,
+        whole=2.0 * sizes.element_bytes * local_kv_heads(architecture, sizes) * (key + value) * sizes.tokens,
+    )
 
 
 def kept_activations(
@@ -111,7 +131,8 @@ def kept_activations(
     wholes = [np.asarray(sum(parts.values(), np.zeros_like(sizes.tokens))) for parts in tensors.kinds]
     left = [kept(*each) for each in zip(kinds, tensors.kinds, wholes, strict=True)]
     again = np.maximum.reduce([whole - each for whole, each in zip(wholes, left, strict=True)])
-    return LayerActivations(np.stack(left, axis=-1), np.stack(wholes, axis=-1), again + tensors.passing)
+    working = np.where(policies.full, tensors.streamed(again), again + tensors.passing)
+    return LayerActivations(np.stack(left, axis=-1), np.stack(wholes, axis=-1), working)
 
 
 def _operators(architecture: Architecture, sizes: LocalSizes, kind: LayerKind) -> FloatArray:

@@ -13,6 +13,7 @@ from cluster_models.model.experts import Experts
 from cluster_models.training.adapters import Adapters
 from cluster_models.training.context_exchange import GATHERED
 from cluster_models.training.framework_choices import ExpertBalance, Float8Scaling
+from cluster_models.training.frameworks import Framework
 from cluster_models.training.workload import Sharding, TrainingWorkload
 from solver.candidates import SHARDING_CODES, BoolArray, CandidateBatch, FloatArray
 from solver.costs.attended import Attended, attended
@@ -195,6 +196,12 @@ def is_sharded(batch: CandidateBatch, sharding: Sharding) -> BoolArray:
 def shards_states(batch: CandidateBatch) -> BoolArray:
     """(n,) which candidates shard the optimizer's states beside whole weights (ZeRO-1 and 2)."""
     return np.asarray(is_sharded(batch, Sharding.OPTIMIZER) | is_sharded(batch, Sharding.GRADIENTS))
+
+
+def chunk_share(sizes: LocalSizes, framework: Framework) -> FloatArray:
+    """(n,) share of a sequence that layers run again at a time; tensor and context ranks cut it into no chunks."""
+    alone = (sizes.tensor == 1) & (sizes.context == 1) & (framework.stream_tokens > 0)
+    return np.where(alone, np.minimum(framework.stream_tokens / sizes.sequence, 1.0), 1.0)
 
 
 def is_hybrid(batch: CandidateBatch) -> BoolArray:

@@ -318,7 +318,7 @@ class MemoryAccount:
         here = held
         if self.waits.any():
             here = held * (1.0 - np.maximum(self.waits - 1.0 / self.architecture.layers, 0.0))
-        working = kept.working if again else tensors.passing
+        working = kept.working if again else tensors.streamed()
         return np.asarray(here + working[..., None]), held
 
     def _held(self, moment: Moment, kept: LayerActivations, policies: RecomputePolicies) -> FloatArray:

@@ -13,7 +13,7 @@ from cluster_models.training.frameworks import Framework
 from solver.candidates import FloatArray
 from solver.costs.collectives import domain_collective_s
 from solver.costs.compute import Extent, Processor, elementwise_s, linear_s, matmul_s, streaming_s
-from solver.costs.local_sizes import LocalSizes
+from solver.costs.local_sizes import LocalSizes, chunk_share
 from solver.costs.seconds import Seconds
 
 _VOCABULARY_MULTIPLE: Final = 128.0
@@ -116,7 +116,7 @@ def logit_bytes(architecture: Architecture, sizes: LocalSizes, framework: Framew
 
     Ranks that gather them hold their own columns and a copy beside (measured: 5 to 7 GB of 16,384 tokens).
     """
-    tokens = np.minimum(sizes.tokens, framework.loss_chunk_tokens or np.inf)
+    tokens = np.minimum(chunk_share(sizes, framework) * sizes.tokens, framework.loss_chunk_tokens or np.inf)
     logits = tokens * architecture.vocabulary
     if not framework.whole_logits:
         return np.asarray(framework.logit_bytes * logits / sizes.tensor)

@@ -17,6 +17,7 @@ from cluster_models.training.optimizer_states import MasterFormat, MomentFormat
 from cluster_models.training.recompute import default_modules, recomputable_modules
 from cluster_models.training.workload import (
     Objective,
+    Recompute,
     Sharding,
     TrainingWorkload,
 )
@@ -39,6 +40,7 @@ def check_workload(problem: PlanningProblem, fabrics: Sequence[Fabric], mixed: S
     _check_batch(problem)
     _check_adapters(problem)
     _check_sharding(problem.workload)
+    _check_stream(problem)
     _check_model(problem)
     check_offloaded_layers(problem)
     _check_recomputation(problem)
@@ -304,6 +306,22 @@ def _check_sharding(workload: TrainingWorkload) -> None:
     if not {*able} & {*workload.sharding}:
         wanted = " or ".join(able)
         raise InvalidWorkload(field, size, f"are groups that share {wanted} out", f"allow sharding {wanted}")
+
+
+def _check_stream(problem: PlanningProblem) -> None:
+    """Layers that run by chunks of a sequence are dense, with attention, and no weights are sharded."""
+    workload, model = problem.workload, problem.architecture
+    if not workload.framework.stream_tokens:
+        return
+    reasons = {
+        "is known of dense layers with attention": model.experts is not None
+        or not all(kind.attends for kind in model.layer_kinds),
+        "goes with recompute full alone": {*workload.recompute} != {Recompute.FULL},
+        "goes with sharding none, optimizer or gradients (DeepSpeed's stages 1 and 2)": not workload.shardings,
+    }
+    if reason := next((words for words, holds in reasons.items() if holds), ""):
+        field = "workload.framework_settings.stream_tokens"
+        raise InvalidWorkload(field, workload.framework.stream_tokens, reason, "use 0, or change the other")
 
 
 def _check_expert_tensor(problem: PlanningProblem) -> None:

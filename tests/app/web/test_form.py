@@ -70,7 +70,9 @@ def test_a_workload_survives_the_form() -> None:
         ),
     )
     settings = settings_of(workload.framework).model_dump()
-    assert [name for name, value in settings.items() if value is None] == ["sharded_exchange"], "DeepSpeed's alone"
+    assert [name for name, value in settings.items() if value is None] == ["sharded_exchange", "stream_tokens"], (
+        "of Transformers"
+    )
     written = WorkloadDocument.from_value(workload).model_dump(mode="json")
     read = workload_data(filled(blank(time_limit_s=60), written))
     assert read_document(WorkloadDocument, read, what="workload").to_value() == workload
