@@ -50,9 +50,9 @@ def test_a_key_is_made_shown_once_and_revoked(service: TestClient) -> None:
     [
         ({"name": " "}, "printable"),
         ({"role": "king"}, "is not a role"),
-        ({"days": "-1"}, "no number of days"),
-        ({"days": "soon"}, "no number of days"),
-        ({"requests_per_minute": "many"}, "no whole number"),
+        ({"days": "-1"}, "not a number of days"),
+        ({"days": "soon"}, "not a number of days"),
+        ({"requests_per_minute": "many"}, "not a whole number"),
     ],
 )
 def test_what_is_wrong_is_said_at_its_field(service: TestClient, change: dict[str, str], told: str) -> None:

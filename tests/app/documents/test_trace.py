@@ -103,5 +103,5 @@ def test_a_trace_has_a_rate() -> None:
     """From the first to the last arrival; all at once are none."""
     assert Trace((0.0, 0.0, 0.5, 2.0), (5,) * 4, (5,) * 4).requests_per_s == 1.5
     assert Trace((0.0, 1.0), (10, 30), (4, 12)).held_tokens == (4 * 12 + 12 * 36) / 16
-    with pytest.raises(InvalidWorkload, match="no rate"):
+    with pytest.raises(InvalidWorkload, match="not a rate"):
         _ = Trace((1.0, 1.0), (5, 5), (5, 5)).requests_per_s

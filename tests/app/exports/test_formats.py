@@ -252,7 +252,7 @@ def test_launches_are_values_with_sums_that_hold() -> None:
     [
         ((Mixer.PARALLEL,), {"state_space": StateSpace(8, 64, 128, groups=8)}, "no parallel mixers"),
         ((Mixer.CONVOLUTION,), {"short_convolution": 3}, "no short convolution"),
-        ((Mixer.STATE_SPACE, Mixer.FULL), {"state_space": StateSpace(8, 64, 128, groups=8)}, "no single blocks"),
+        ((Mixer.STATE_SPACE, Mixer.FULL), {"state_space": StateSpace(8, 64, 128, groups=8)}, "not single blocks"),
     ],
 )
 def test_megatron_says_what_models_it_cannot_be_told(
