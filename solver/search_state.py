@@ -16,6 +16,10 @@ from solver.refine import Candidate, Refined, prepare
 
 FRESH_FIRST_PER_EFFORT: Final = 400
 """Candidates that are placed before any is refined further out of turn."""
+MOST_READY: Final = 16
+"""Candidates that stay prepared, for some are placed, refined and told of one after the other."""
+MOST_READY_PAIRS: Final = 2**20
+"""The most of them by pairs of nodes, of each of which a candidate has some tens of bytes."""
 
 
 @dataclass(slots=True)
@@ -26,7 +30,7 @@ class SearchState:
     not yet placed, and those to refine further; ``first_bounds`` are those of all candidates, lowest first.
     ``known`` holds the placements found.  ``open_bound`` is the lowest bound of what was set aside: without a row,
     pruned within the gap or refined to the end.  ``unresolved`` counts those that could still have been better.
-    ``placing_s``: what the longest first placement took.
+    ``placing_s``: what the longest first placement took.  ``ready``: candidates prepared last.
     """
 
     candidates: PricedCandidates
@@ -39,6 +43,7 @@ class SearchState:
     open_bound: float = np.inf
     unresolved: int = 0
     placing_s: float = 0.0
+    ready: dict[int, Candidate] = field(default_factory=dict)
 
     def objective(self, index: int) -> float:
         """Objective of the best placement known of a candidate."""
@@ -90,11 +95,16 @@ class SearchState:
             self.best = index
 
     def prepared(self, problem: PlanningProblem, index: int) -> Candidate:
-        """One candidate, ready to be placed."""
+        """One candidate of the problem that was priced, ready to be placed."""
         fabric = self.fabrics[int(self.candidates.fabric[index])]
-        return prepare(
-            problem, fabric, self.candidates.batch.take(np.array([index])), *self.candidates.staging_of(index)
-        )
+        found = self.ready.pop(index, None)
+        if found is None:
+            row = self.candidates.batch.take(np.array([index]))
+            found = prepare(problem, fabric, row, *self.candidates.staging_of(index))
+            while self.ready and len(self.ready) >= min(MOST_READY, MOST_READY_PAIRS // fabric.nodes**2):
+                del self.ready[next(iter(self.ready))]
+        self.ready[index] = found
+        return found
 
 
 def first_state(candidates: PricedCandidates, fabrics: tuple[Fabric, ...]) -> SearchState:

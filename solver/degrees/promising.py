@@ -15,7 +15,7 @@ Families are priced the lowest floor first, too, so that the next one's holds fo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -331,11 +331,23 @@ def _price_slice(
     pricing.settle(now=_has_other_schedules(pricing.problem))
     larger = near & (sizes > 1) & (floors < pricing.limit)
     pricing.prune(int((sizes - 1)[near & ~larger].sum()), pricing.limit)
-    for batch in other_members(pricing.problem, families.take(larger)):
+    for batch in _together(other_members(pricing.problem, families.take(larger))):
         if pricing.must_stop:
             pricing.leave(len(batch), float(floors[larger][0]))
         else:
             pricing.price(index, batch, float(floors[larger][0]))
+
+
+def _together(batches: Iterable[CandidateBatch]) -> Iterator[CandidateBatch]:
+    """``batches``, small ones together: few candidates cost as much as many."""
+    waiting: list[CandidateBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(map(len, waiting)) >= BLOCK:
+            yield joined_batches(waiting)
+            waiting.clear()
+    if waiting:
+        yield joined_batches(waiting)
 
 
 def _has_other_schedules(problem: PlanningProblem) -> bool:
