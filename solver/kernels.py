@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import caching
+from numba.core import caching, types
 from numba.core.typing.templates import builtin_registry
 from numba.np import arrayobj
+
+from solver.kernel_parts import PartCompiler
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
@@ -20,7 +22,20 @@ def _compiled(function: _Function, **options: object) -> _Function:
     """``function``, compiled at its first call; no C program calls it and no variable of a kernel holds it."""
     # not among the arguments of Numba's stubs
     doors: dict[str, Any] = {"no_cfunc_wrapper": True, **options}
-    return cast("_Function", numba.njit(function, nogil=True, **doors))
+    compiled = numba.njit(function, nogil=True, **doors)
+    compiled.get_call_template = _by_kind(compiled.get_call_template)
+    return cast("_Function", compiled)
+
+
+def _by_kind(template: Callable[..., Any]) -> Callable[..., Any]:
+    """``template`` for kinds of arguments: Numba would compile anew for each ``0`` and ``True`` of a call."""
+
+    def of_kinds(arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        return template(
+            tuple(map(types.unliteral, arguments)), {name: types.unliteral(kind) for name, kind in named.items()}
+        )
+
+    return of_kinds
 
 
 def kernel(function: _Function) -> _Function:
@@ -33,12 +48,12 @@ def inner(function: _Function) -> _Function:
 
     To take apart the arrays that Python may pass costs the compiler as much as most functions do.
     """
-    return _compiled(function, cache=True, no_cpython_wrapper=True)
+    return _compiled(function, cache=True, no_cpython_wrapper=True, pipeline_class=PartCompiler)
 
 
 def enclosed(function: _Function) -> _Function:
     """An inner kernel that calls what the function around it was given; its code is kept with its callers."""
-    return _compiled(function, error_model="numpy", no_cpython_wrapper=True)
+    return _compiled(function, error_model="numpy", no_cpython_wrapper=True, pipeline_class=PartCompiler)
 
 
 def inlined(function: _Function) -> _Function:

@@ -42,10 +42,26 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+LONG = {
+    "access/test_isolation.py",
+    "examples/test_stories.py",
+    "experts/test_nodewise.py",
+    "jobs/test_runtime.py",
+    "planning/test_plans.py",
+    "replanning/test_joint_decision.py",
+    "replanning/test_oracle.py",
+    "solver/test_placement.py",
+    "solver/test_rules.py",
+    "solver/test_search.py",
+    "solver/test_solve.py",
+}
+"""Files whose tests take more than ten seconds of processor time together."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests go first, so that at the end no worker is left alone with one of them."""
+    """Files with slow tests or many go first, so that at the end no worker is left alone with one of them."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    items.sort(key=lambda item: item.path not in slow and "/".join(item.path.parts[-2:]) not in LONG)
 
 
 @pytest.fixture(scope="session", autouse=True)

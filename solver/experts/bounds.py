@@ -120,9 +120,11 @@ def partner_program(shares: FloatArray, slots: int, limit: float) -> LinearModel
              x, y >= 0
     """
     most = slots - len(shares) + 1
-    gaps = proofs.heavy_gaps(shares, limit, most, ROWS)
+    gaps = np.unique(proofs.heavy_gaps(shares, limit, most))
     if not len(gaps):
         return None
+    if len(gaps) > ROWS:
+        gaps = gaps[(np.arange(ROWS) * (len(gaps) - 1)) // (ROWS - 1)]
     expert, copies, need, helps = proofs.partner_options(shares, limit, most, gaps)
     options, experts, rows = len(expert), len(shares), len(gaps)
     needing, helping = np.flatnonzero(need < rows), np.flatnonzero(helps < rows)

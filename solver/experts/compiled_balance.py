@@ -12,7 +12,7 @@ import numpy as np
 from solver.candidates import FloatArray, IntArray
 from solver.experts.compiled_annealing import Schedule, annealer, below
 from solver.experts.compiled_map import LayerCase, LayerMap, Move, allowed, opened, put, take_back
-from solver.kernels import inlined, kernel
+from solver.kernels import inner, kernel
 
 SQUARINGS: Final = 6
 """Ranks are pushed down by the 2**6-th power of their load: nearly by the maximum, but with a slope everywhere."""
@@ -33,7 +33,7 @@ class _Balance(NamedTuple):
     inside: bool
 
 
-@inlined
+@inner
 def _smooth(weights: FloatArray, loads: FloatArray) -> float:
     """Weighted sum over workloads of 1 over the power mean of ``loads`` (W, G)."""
     worth = 0.0
@@ -51,7 +51,7 @@ def _smooth(weights: FloatArray, loads: FloatArray) -> float:
     return worth
 
 
-@inlined
+@inner
 def _note(layer: LayerMap, search: _Balance) -> None:
     """Find the slowest ranks, and keep the map if it is the best."""
     loads, reached = layer.loads, 0.0
@@ -64,7 +64,7 @@ def _note(layer: LayerMap, search: _Balance) -> None:
         search.best[:] = layer.held
 
 
-@inlined
+@inner
 def _propose(layer: LayerMap, search: _Balance) -> Move:
     """Swap two slots, or give a slot another expert; half of the moves start from a slowest rank."""
     held = layer.held
@@ -85,7 +85,7 @@ def _propose(layer: LayerMap, search: _Balance) -> Move:
     return Move(g, i, h, j, expert, held[h, j])
 
 
-@inlined
+@inner
 def _judge(layer: LayerMap, search: _Balance, move: Move) -> float:
     """Try a move; by how much the smooth worth falls."""
     if not allowed(layer, move):
@@ -95,14 +95,14 @@ def _judge(layer: LayerMap, search: _Balance, move: Move) -> float:
     return float(search.worth[0] - search.worth[1])
 
 
-@inlined
+@inner
 def _accept(layer: LayerMap, search: _Balance, _: Move) -> None:
     layer.loads[:] = layer.tried
     search.worth[0] = search.worth[1]
     _note(layer, search)
 
 
-@inlined
+@inner
 def _reject(layer: LayerMap, _: _Balance, move: Move) -> None:
     take_back(layer, move)
 

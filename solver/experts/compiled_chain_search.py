@@ -194,7 +194,11 @@ def _improve_layer(state: ChainState, price: float, layer: int) -> bool:
     """
     experts, size = state.ranks.shape[1], state.ranks.shape[1] // len(state.speeds)
     ranks, here = state.ranks[layer], state.flow[layer]
-    members = np.argsort(ranks, kind="mergesort").reshape(len(state.speeds), size)
+    filled = np.zeros(len(state.speeds), dtype=np.int64)
+    members = np.empty((len(filled), size), dtype=np.int64)
+    for e in range(experts):  # a sort would be compiled anew for a second
+        members[ranks[e], filled[ranks[e]]] = e
+        filled[ranks[e]] += 1
     most = np.empty((len(members), len(members)))
     for g in range(len(members)):
         _most_gains(here, members[g], g, most)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from solver.candidates import BoolArray, FloatArray, IntArray
-from solver.kernels import inlined
+from solver.kernels import inner
 
 
 class LayerCase(NamedTuple):
@@ -64,7 +64,7 @@ class Move(NamedTuple):
     other: int
 
 
-@inlined
+@inner
 def opened(case: LayerCase, held: IntArray) -> LayerMap:
     """The map ``held`` (G, s), which moves change."""
     workloads, experts = case.shares.shape
@@ -97,7 +97,7 @@ def opened(case: LayerCase, held: IntArray) -> LayerMap:
     return layer
 
 
-@inlined
+@inner
 def near_parts(
     where: IntArray, count: int, ranks: int, nodes: int, on_node: IntArray, first: IntArray, parts: FloatArray
 ) -> None:
@@ -123,7 +123,7 @@ def near_parts(
         parts[index] = own / ranks + anywhere
 
 
-@inlined
+@inner
 def _carry(layer: LayerMap, expert: int, sign: float) -> None:
     """Add (1) or take away (-1) what the copies of an expert bring to the tried loads."""
     count, where = layer.counts[expert], layer.where[expert]
@@ -136,7 +136,7 @@ def _carry(layer: LayerMap, expert: int, sign: float) -> None:
             layer.tried[w, where[index]] += share * part / layer.speeds[where[index]]
 
 
-@inlined
+@inner
 def holds(layer: LayerMap, rank: int, expert: int) -> bool:
     """Whether a rank has a copy of an expert."""
     found = False
@@ -145,7 +145,7 @@ def holds(layer: LayerMap, rank: int, expert: int) -> bool:
     return found
 
 
-@inlined
+@inner
 def allowed(layer: LayerMap, move: Move) -> bool:
     """Whether a move leaves every expert a copy and no rank with two of one."""
     if move.expert == move.other or holds(layer, move.h, move.expert):
@@ -155,7 +155,7 @@ def allowed(layer: LayerMap, move: Move) -> bool:
     return move.g != move.h and not holds(layer, move.g, move.other)
 
 
-@inlined
+@inner
 def _rehome(layer: LayerMap, expert: int, old: int, new: int) -> None:
     """Replace rank ``old`` by ``new`` among those with a copy of ``expert``."""
     for index in range(layer.counts[expert]):
@@ -164,7 +164,7 @@ def _rehome(layer: LayerMap, expert: int, old: int, new: int) -> None:
             return
 
 
-@inlined
+@inner
 def relocate(layer: LayerMap, move: Move) -> None:
     """Make a move, loads aside."""
     layer.held[move.h, move.j] = move.expert
@@ -179,7 +179,7 @@ def relocate(layer: LayerMap, move: Move) -> None:
         _rehome(layer, move.other, move.h, layer.where[move.other, layer.counts[move.other]])
 
 
-@inlined
+@inner
 def put(layer: LayerMap, move: Move) -> None:
     """Make a move, with the loads after it in ``tried``."""
     for w in range(layer.loads.shape[0]):
@@ -200,7 +200,7 @@ def put(layer: LayerMap, move: Move) -> None:
     _carry(layer, move.other, 1.0)
 
 
-@inlined
+@inner
 def take_back(layer: LayerMap, move: Move) -> None:
     """Undo a move that was put; ``loads`` were not changed by it."""
     relocate(layer, Move(move.g, move.i, move.h, move.j, move.other, move.expert))

@@ -12,7 +12,7 @@ import numpy as np
 
 from solver.candidates import FloatArray, IntArray
 from solver.experts.compiled_annealing import Schedule, annealer, below
-from solver.kernels import inlined, inner, kernel
+from solver.kernels import inner, kernel
 
 STEP: Final = 0.002
 """The pairs are pushed below a limit that lies so much (relatively) under the heaviest pair of the best counts."""
@@ -103,7 +103,7 @@ class _Aim(NamedTuple):
     target: float
 
 
-@inlined
+@inner
 def _note(state: _Counts, aim: _Aim) -> None:
     """Keep the counts if their heaviest pair is the lightest so far, and lower the limit below it."""
     reached = _heaviest_pair(state.pieces)
@@ -114,7 +114,7 @@ def _note(state: _Counts, aim: _Aim) -> None:
         state.sums[2] = _excess(state.pieces, state.sums[1])
 
 
-@inlined
+@inner
 def _propose(state: _Counts, _: _Aim) -> tuple[int, int]:
     """One copy from an expert with several to another."""
     a = below(len(state.counts))
@@ -123,7 +123,7 @@ def _propose(state: _Counts, _: _Aim) -> tuple[int, int]:
     return a, below(len(state.counts))
 
 
-@inlined
+@inner
 def _judge(state: _Counts, aim: _Aim, move: tuple[int, int]) -> float:
     """Growth of the excess; no move is allowed once the target is reached."""
     a, b = move
@@ -135,7 +135,7 @@ def _judge(state: _Counts, aim: _Aim, move: tuple[int, int]) -> float:
     return float(state.sums[3] - state.sums[2])
 
 
-@inlined
+@inner
 def _accept(state: _Counts, aim: _Aim, move: tuple[int, int]) -> None:
     state.pieces[:] = state.tried
     state.sums[2] = state.sums[3]
@@ -144,7 +144,7 @@ def _accept(state: _Counts, aim: _Aim, move: tuple[int, int]) -> None:
     _note(state, aim)
 
 
-@inlined
+@inner
 def _reject(_: _Counts, __: _Aim, ___: tuple[int, int]) -> None:
     return
 

@@ -110,18 +110,15 @@ def partner_options(
 
 
 @kernel
-def heavy_gaps(shares: FloatArray, limit: float, most: int, rows: int) -> FloatArray:
-    """Up to ``rows`` gaps ``limit - v`` of copies ``v`` above half the limit that some count makes, ascending."""
+def heavy_gaps(shares: FloatArray, limit: float, most: int) -> FloatArray:
+    """Gaps ``limit - v`` of copies ``v`` above half the limit that some count makes."""
     found = []
     for e in range(len(shares)):
         count = max(1, int(np.ceil(shares[e] / limit * (1 - 1e-12))))
         while 2 * shares[e] > limit * count and count <= most:
             found.append(max(0.0, limit - shares[e] / count))
             count += 1
-    gaps = np.unique(np.array(found))
-    if len(gaps) <= rows:
-        return gaps
-    return gaps[(np.arange(rows) * (len(gaps) - 1)) // (rows - 1)]
+    return np.array(found)
 
 
 @kernel

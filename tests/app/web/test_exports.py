@@ -81,17 +81,17 @@ def test_the_page_names_the_options_that_a_format_takes(name: str) -> None:
     assert launches
     usual = [export.render(launch, options_of({})) for launch in launches]
     all_others = [export.render(launch, options_of(OTHERS)) for launch in launches]
-    taken = {
-        option
-        for option, text in OTHERS.items()
-        if any(
+    taken = {option: text for option, text in OTHERS.items() if option in TAKEN.get(name, ())}
+    ignored = {option: text for option, text in OTHERS.items() if option not in taken}
+    assert [export.render(launch, options_of(ignored)) for launch in launches] == usual
+    assert [export.render(launch, options_of(taken)) for launch in launches] == all_others
+    for option, text in taken.items():
+        rest = {other: value for other, value in OTHERS.items() if other != option}
+        assert any(
             export.render(launch, options_of({option: text})) != usual[number]
-            or export.render(launch, options_of({k: v for k, v in OTHERS.items() if k != option}))
-            != all_others[number]
+            or export.render(launch, options_of(rest)) != all_others[number]
             for number, launch in enumerate(launches)
-        )
-    }
-    assert taken == set(TAKEN.get(name, ()))
+        ), option
 
 
 def test_formats_stand_by_family_with_reasons_for_those_that_do_not_fit() -> None:

@@ -222,7 +222,14 @@ LOSSES = {
 """One of each that the jobs tell apart."""
 
 
+@pytest.fixture
+def no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Predictions without the bound of a certificate: the oracle asks for thousands, and for no certificate."""
+    monkeypatch.setattr("solver.predict.placement_bound_s", lambda _: 0.0)
+
+
 @pytest.mark.parametrize("losses", LOSSES.values(), ids=LOSSES)
+@pytest.mark.usefixtures("no_certificates")
 def test_nothing_is_better_than_the_decision(losses: list[HealthEvent]) -> None:
     """No choice of spares, sizes and shapes is worth more, and none is above the bound."""
     whole, jobs = site()
