@@ -44,9 +44,6 @@ class ServedAdaptersDocument(ValueDocument[ServedAdapters]):
         return ServedAdapters(**self.attributes())
 
 
-_Workloads = Annotated[list[RoutedWorkloadDocument], Field(min_length=1, max_length=MOST_WORKLOADS)]
-
-
 class ServedRoutingDocument(Document):
     """Counts of a router by phase, for which the planner places experts on every number of ranks."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
@@ -201,8 +201,3 @@ def check_context(architecture: Architecture, workload: ReinforcementWorkload) -
             f"with the longest prompt makes {longest:.0f} tokens, {architecture.name} takes {most}",
             "cut the lengths, or take a model of longer context",
         )
-
-
-def with_memory(workload: ServingWorkload, fraction: float) -> ServingWorkload:
-    """The same in that share of a GPU's memory."""
-    return replace(workload, memory_fraction=fraction)
