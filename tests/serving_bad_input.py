@@ -133,7 +133,7 @@ BAD: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
     "class of a trace with lengths": (
         _trace("0,5,5\n1,5,5\n", classes=[CLASS]),
         "classes[0].input_tokens",
-        "stands beside a trace",
+        "conflicts with a trace",
     ),
     "class without lengths": (
         {"input_tokens": None, "output_tokens": None, "classes": [{"name": "chat", "output_tokens": 5}]},
@@ -163,12 +163,12 @@ BAD: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
         "trace",
         "row 2: input and output tokens together are 131100, llama-3.1-8b takes 131072",
     ),
-    "trace beside a load": (_trace("0,5,5\n1,5,5\n", concurrency=4.0), "concurrency", "stands beside a trace"),
+    "trace beside a load": (_trace("0,5,5\n1,5,5\n", concurrency=4.0), "concurrency", "conflicts with a trace"),
     "empty classes": (_classes(), "classes", "give at least one"),
     "classes beside mean lengths": (
         {"classes": [CLASS]},
         "input_tokens",
-        "stands beside classes",
+        "conflicts with classes",
     ),
     "no lengths": (
         {"output_tokens": None},

@@ -346,7 +346,7 @@ def _stage_layers(given: _Flags, layers: int, pipeline: int) -> Rows:
 def _uneven_ends(given: _Flags, layers: int, pipeline: int) -> tuple[int, ...]:
     """Layers of each pipeline rank where the first or the last has a number of its own."""
     if given.has(CHUNKS):
-        raise InvalidConfiguration(CHUNKS, given.word(CHUNKS), f"stands beside {FIRST} or {LAST}")
+        raise InvalidConfiguration(CHUNKS, given.word(CHUNKS), f"conflicts with {FIRST} or {LAST}")
     ends = [given.number(flag, 0, least=0) if given.has(flag) else None for flag in (FIRST, LAST)]
     left = layers - sum(end or 0 for end in ends)
     middle = pipeline - sum(end is not None for end in ends)

@@ -118,7 +118,7 @@ class EventDocument(LossDocument):
     def to_event(self, now: datetime) -> ReportedEvent:
         """The report, before its names are looked up; raises ``InvalidInput``."""
         if self.leave_by is not None and self.state is not HealthState.DRAINING:
-            problem = f"stands beside the state {self.state}"
+            problem = f"conflicts with the state {self.state}"
             raise InvalidInput("leave_by", self.leave_by.isoformat(), problem, "only what drains is to be left")
         moment = self.occurred_at or now
         if moment > now + CLOCKS_DIFFER:

@@ -222,7 +222,9 @@ class ServingWorkloadDocument(Document):
             value = getattr(self, name)
             if value is not None:
                 shown = None if isinstance(value, list) else value
-                raise InvalidWorkload(f"workload.{name}", shown, f"stands beside {beside}", "leave one of them out")
+                raise InvalidWorkload(
+                    f"workload.{name}", shown, f"conflicts with {beside}", "leave one of them out"
+                )
 
     def to_goal(self) -> ServingGoal:
         """Goal of a plan, and the means that it may use; raises ``InvalidWorkload``."""

@@ -127,7 +127,7 @@ class RequestClassDocument(Document):
         """Raise ``InvalidWorkload`` for whatever the trace says already."""
         for name in ("input_tokens", "output_tokens", "share", "prefix_share"):
             if getattr(self, name) != type(self).model_fields[name].default:
-                raise InvalidWorkload(name, None, "stands beside a trace, which says it", "leave it out")
+                raise InvalidWorkload(name, None, "conflicts with a trace, which says it", "leave it out")
 
     @classmethod
     def from_class(cls, value: RequestClass, *, traced: bool = False) -> RequestClassDocument:

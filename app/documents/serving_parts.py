@@ -68,7 +68,7 @@ class ServedRoutingDocument(Document):
             raise InvalidWorkload(f"workload.{given}", self.stored, problem, remedy)
         if self.stored is not None:
             raise InvalidWorkload(
-                "workload.routing.stored", self.stored, "stands beside workloads", "leave one out"
+                "workload.routing.stored", self.stored, "conflicts with workloads", "leave one out"
             )
         found = []
         for index, each in enumerate(self.workloads):

@@ -45,7 +45,7 @@ class PlainReport(Document):
         if self.kind is EntityKind.NODE and self.part:
             raise ValueError("a node has no part: leave it out, or say which kind of part it is")
         if self.leave_by is not None and self.state is not HealthState.DRAINING:
-            raise ValueError(f"leave_by stands beside the state {self.state}: only what drains is to be left")
+            raise ValueError(f"leave_by conflicts with the state {self.state}: only what drains is to be left")
         return self
 
 

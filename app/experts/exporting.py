@@ -48,7 +48,7 @@ def archive_of(name: str, slots: ExpertSlots, model_layers: int) -> bytes:
 def model_layers_of(slots: ExpertSlots, model: Architecture | None, given: int | None) -> int:
     """Decoder layers of the model, dense ones included; without a model the last one placed is its last."""
     if model is not None and given is not None:
-        raise InvalidInput("model_layers", given, "stands beside a model, which says it", "give one of them")
+        raise InvalidInput("model_layers", given, "conflicts with a model, which says it", "give one of them")
     if model is not None:
         check_model(model, slots.experts)
         return model.layers

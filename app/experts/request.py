@@ -83,7 +83,7 @@ class LayoutFields(Document):
         """The domain value for a model with so many experts; raises ``InvalidInput`` with fields of ours."""
         if self.slots is not None and self.redundant_experts is not None:
             raise InvalidInput(
-                "redundant_experts", self.redundant_experts, "stands beside slots", "give one of them"
+                "redundant_experts", self.redundant_experts, "conflicts with slots", "give one of them"
             )
         slots = self.slots
         if slots is None:

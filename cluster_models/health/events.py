@@ -104,7 +104,7 @@ class HealthEvent:
             )
         if self.leave_by is not None and (self.leave_by.tzinfo is None or self.state is not HealthState.DRAINING):
             problem = (
-                "has no time zone" if self.leave_by.tzinfo is None else f"stands beside the state {self.state}"
+                "has no time zone" if self.leave_by.tzinfo is None else f"conflicts with the state {self.state}"
             )
             raise InvalidHealthEvent(
                 "leave_by", self.leave_by.isoformat(), problem, "only what drains is to be left"

@@ -72,7 +72,7 @@ def check_patterns(model: Architecture) -> None:
         if len(pattern) > model.layers:
             raise InvalidModel(f"model.{name}", list(pattern), f"lists more than the {model.layers} layers")
     if model.mixers and model.window_period > 1:
-        raise InvalidModel("model.window_period", model.window_period, "is told by mixers, too", "leave it out")
+        raise InvalidModel("model.window_period", model.window_period, "follows from mixers, too", "leave it out")
     if model.mlps and model.experts and (model.experts.dense_layers, model.experts.layer_period) != (0, 1):
         raise InvalidModel("model.mlps", list(model.mlps), "tells which layers have experts, as experts does")
     used = {kind.mixer for kind in model.layer_kinds}

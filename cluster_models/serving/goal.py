@@ -103,7 +103,7 @@ class ServingGoal:
         if self.choose_power_caps and self.gpu_power_cap_watts is not None:
             cap = self.gpu_power_cap_watts
             raise InvalidWorkload(
-                "workload.gpu_power_cap_watts", cap, "stands beside choose_power_caps", "leave one of them out"
+                "workload.gpu_power_cap_watts", cap, "conflicts with choose_power_caps", "leave one of them out"
             )
         unknown = sorted(set(self.pinned) - set(PINNABLE))
         if unknown:

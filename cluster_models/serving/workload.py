@@ -200,7 +200,7 @@ class ServingWorkload:
                 raise InvalidWorkload(f"workload.classes[{index}].name", name, "another class has this name")
         if self.trace is not None:
             if self.trace.cached_tokens and self.prefix_share:
-                problem = "stands beside a trace that says which tokens are cached"
+                problem = "conflicts with a trace that says which tokens are cached"
                 raise InvalidWorkload("workload.prefix_share", self.prefix_share, problem, "leave it out")
         elif self.classes and self.prefix_share:
             remedy = "give prefix_share of each class"
@@ -210,7 +210,7 @@ class ServingWorkload:
         for name in ("prefill_imbalance", "decode_imbalance"):
             value = getattr(self, name)
             if value is not None and self.routing is not None:
-                problem = "stands beside routing, from which it follows"
+                problem = "conflicts with routing, from which it follows"
                 raise InvalidWorkload(f"workload.{name}", value, problem, "leave one of them out")
             if value is not None and not 0 <= value <= MOST_IMBALANCE:
                 remedy = "0.1 is a busiest rank a tenth above the mean; experts serving says what a map leaves"

@@ -227,7 +227,7 @@ class TrainingWorkload:
                 raise InvalidWorkload(f"workload.{name}", watts, "must be above 0")
 
         if self.choose_power_caps and self.gpu_power_cap_watts is not None:
-            cap, problem = self.gpu_power_cap_watts, "stands beside choose_power_caps"
+            cap, problem = self.gpu_power_cap_watts, "conflicts with choose_power_caps"
             raise InvalidWorkload("workload.gpu_power_cap_watts", cap, problem, "leave one of them out")
 
     def most_gpus(self, watts: float) -> float:

@@ -115,7 +115,7 @@ def test_what_a_script_leaves_out_is_what_megatron_does_by_default() -> None:
         ("--num-virtual-stages-per-pipeline-rank 0", "--num-virtual-stages-per-pipeline-rank", "at least 1"),
         ("--pipeline-model-parallel-size 32", "--pipeline-model-parallel-size", "do not divide"),
         ("--recompute-granularity some", "--recompute-granularity", "full or selective"),
-        ("--recompute-granularity selective --recompute-modules mlp conv", "--recompute-modules", "no module"),
+        ("--recompute-granularity selective --recompute-modules mlp conv", "--recompute-modules", "not a module"),
         ("--account-for-loss-in-pipeline-split", "--account-for-loss-in-pipeline-split", "not priced"),
     ],
 )
@@ -246,10 +246,10 @@ def test_a_shorthand_takes_what_it_leaves_out_from_the_plan() -> None:
     [
         ("tp3", "do not divide 8"),
         ("tp2 offload=101", "in percent"),
-        ("tp2 xx4", "no degree"),
+        ("tp2 xx4", "neither a degree"),
         ("tp2 tp4", "two sizes"),
-        ("tp2 recompute=ful", "no policy"),
-        ("tp2 recompute=selective:conv", "no module"),
+        ("tp2 recompute=ful", "not a policy"),
+        ("tp2 recompute=selective:conv", "not a module"),
         ("mb0", "at least 1"),
         ("tp0", "at least 1"),
     ],

@@ -172,8 +172,8 @@ def test_the_page_shows_the_same_figures(stored: tuple[TestClient, str]) -> None
     ("typed", "anchor", "words"),
     [
         ({"launch": ""}, "launch", "is missing"),
-        ({"launch": "tp2 xx"}, "launch", "no degree"),
-        ({"launch": "tp2", "tokens": "many"}, "tokens", "no number of tokens"),
+        ({"launch": "tp2 xx"}, "launch", "neither a degree nor a setting"),
+        ({"launch": "tp2", "tokens": "many"}, "tokens", "not a number of tokens"),
         ({"launch": "tp2", "usd_per_gpu_hour": "-1"}, "usd_per_gpu_hour", "greater than 0"),
     ],
 )

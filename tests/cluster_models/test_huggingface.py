@@ -184,7 +184,7 @@ def test_head_size_is_stated_or_the_hidden_width_shared_out() -> None:
     """head_dim wins; without it the hidden width is divided by the heads."""
     assert read("llama", head_dim=24).head_size == 24
     assert read("llama", head_dim=None).head_size == 16
-    with pytest.raises(InvalidModel, match="no multiple of 6 heads"):
+    with pytest.raises(InvalidModel, match="not a multiple of 6 heads"):
         read("llama", head_dim=None, num_attention_heads=6)
 
 

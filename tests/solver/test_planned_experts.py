@@ -168,8 +168,8 @@ WRONG: Final[dict[str, tuple[Callable[[Plan], Plan], str]]] = {
     "weight": (_workload(weight=0.5), "weight of prefill"),
     "layers lost": (lambda plan: _changed(layers=plan.expert_balance.layers[1:])(plan), "not of the layers"),  # type: ignore[union-attr]
     "workload lost": (_changed(workloads=()), "not of the workloads"),
-    "copies": (_changed(leaving_copies=-1.0), "no amount"),
-    "step": (_changed(contiguous_step_s=float("nan")), "no time"),
+    "copies": (_changed(leaving_copies=-1.0), "not an amount"),
+    "step": (_changed(contiguous_step_s=float("nan")), "not a time"),
     "nothing said": (lambda plan: replace(plan, expert_balance=None), "must be told just where"),
     "another map": (_natural, "imbalance of layer 0 is said to be 1.1, by the counts it is 1.6"),
 }

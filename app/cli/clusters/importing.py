@@ -105,7 +105,7 @@ def _look(base: _Base, given: Given, answers: Answers) -> Report:
 
 def _base(asked: Asked) -> _Base:
     if asked.into is not None and asked.cluster is not None:
-        raise InvalidInput("--cluster", asked.cluster, "stands beside --into, which names the cluster", "give one")
+        raise InvalidInput("--cluster", asked.cluster, "conflicts with --into, which names the cluster", "give one")
     if asked.store and asked.cluster is None and (asked.into is None or is_path(asked.into)):
         problem = "needs the name of the cluster in the database"
         raise InvalidInput("--store", asked.into, problem, "add --cluster NAME, a new one or one that is stored")

@@ -47,7 +47,7 @@ class KnownLinks:
         if self.model is None:
             return None, None
         if self.router is not None:
-            raise InvalidInput("--router", self.router, "stands beside --model, which has one", "give one of them")
+            raise InvalidInput("--router", self.router, "conflicts with --model, which has one", "give one of them")
         model = read_architecture(self.model)
         if model.experts is None:
             raise InvalidInput("--model", self.model, "has no experts", "name the model that was recorded")

@@ -116,7 +116,7 @@ def _running_map(path: Path) -> dict[str, Any]:
     maps = read_all(files_at(path)).maps
     if not maps:
         remedy = "give the file with physical_to_logical_map that the engine loaded or dumped"
-        raise InvalidInput("--running", str(path), "holds counts, and no map", remedy)
+        raise InvalidInput("--running", str(path), "holds counts, not a map", remedy)
     return {"physical_to_logical_map": maps[0].slots.tolist(), "layers": list(maps[0].layers)}
 
 
@@ -148,7 +148,7 @@ def read_counts(files: Sequence[Path], experts: int | None, *, notices: bool = T
 def _asked(given: Place, found: RoutingRead, model: Architecture | None) -> Prepared:
     """The request as the API would get it, with options where it has fields."""
     if given.worst and given.workloads is not None and "=" in given.workloads:
-        raise InvalidInput("--worst", given.workloads, "stands beside weights", "leave one of them out")
+        raise InvalidInput("--worst", given.workloads, "conflicts with weights", "leave one of them out")
     fields = _typed(given.fields, given.workloads)
     if given.speeds is not None:
         fields["speeds"] = _speeds(given.speeds)
@@ -166,7 +166,7 @@ def _typed(fields: Mapping[str, Any], workloads: str | None) -> dict[str, Any]:
 def counted(found: RoutingRead) -> tuple[RoutedWorkload, ...]:
     """The workloads of the files; raises ``InvalidInput`` where they hold maps alone."""
     if not found.workloads:
-        raise InvalidInput("--loads", found.maps[0].name, "is a map, and no counts", "give counts too")
+        raise InvalidInput("--loads", found.maps[0].name, "is a map, not counts", "give counts too")
     return found.workloads
 
 

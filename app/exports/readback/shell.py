@@ -93,7 +93,9 @@ def start_claims(
 ) -> Claims:
     """The claims of hosts with their GPUs; refuses where the counts given beside them differ."""
     if len(hosts) != nodes or len(gpus) != nodes or len(set(hosts)) != nodes:
-        raise unreadable("exports.nodes", nodes, f"stands beside {len(hosts)} hosts with {len(gpus)} lists of GPUs")
+        raise unreadable(
+            "exports.nodes", nodes, f"conflicts with {len(hosts)} hosts with {len(gpus)} lists of GPUs"
+        )
     if any(len(set(listed)) != size or len(listed) != size for listed in gpus):
         raise unreadable("exports.gpus", gpus, f"are not {size} different ones on each host")
     return Claims(world=nodes * size, hosts=hosts, first_host=first, gpus_per_host=size, gpus=gpus)

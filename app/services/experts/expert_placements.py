@@ -100,7 +100,7 @@ def workloads_of(session: Session, *, reference: RoutingReference) -> tuple[Rout
 def given_of(session: Session, *, fields: LinkFields) -> Given:
     """Model, router and links of a request, looked up."""
     if fields.router is not None and fields.model is not None:
-        raise InvalidInput("router", "", "stands beside a model, which has one", "give one of them")
+        raise InvalidInput("router", "", "conflicts with a model, which has one", "give one of them")
     return Given(
         model=model_of(session, fields=fields),
         rule=None if fields.router is None else fields.router.to_rule(),

@@ -45,7 +45,7 @@ class PlanSource:
 
     def __post_init__(self) -> None:
         if (self.plan_id is None) == (self.plan is None):
-            problem = "is missing" if self.plan is None else "stands beside plan_id"
+            problem = "is missing" if self.plan is None else "conflicts with plan_id"
             raise InvalidRunningJob("plan", "", problem, "give the id of a finished plan, or a plan in full")
 
 

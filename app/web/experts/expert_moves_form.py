@@ -117,7 +117,7 @@ def running_of(session: Session, sent: Sent) -> Running:
     """The map of the plan, the file or the box; raises ``InvalidInput``."""
     if sent.values["plan"]:
         if sent.map_files:
-            raise InvalidInput("running_file", "", "stands beside the map of a plan", "choose one of them")
+            raise InvalidInput("running_file", "", "conflicts with the map of a plan", "choose one of them")
         return _of_plan(session, sent.values["plan"])
     if sent.map_files:
         return _of_file(sent.map_files[0])
@@ -190,7 +190,7 @@ def _of_file(file: SentFile) -> Running:
     found = read_all([file])
     if not found.maps:
         remedy = "choose the file with physical_to_logical_map that the engine loaded or dumped"
-        raise InvalidInput(file.name, "", "holds counts, and no map", remedy)
+        raise InvalidInput(file.name, "", "holds counts, not a map", remedy)
     chosen = found.maps[0]
     rows = chosen.slots.tolist()
     told = {"layers": list(chosen.layers)} | ({} if chosen.ranks is None else {"ranks": chosen.ranks})

@@ -159,7 +159,7 @@ def test_an_address_that_is_none_is_refused(address: str) -> None:
 def test_a_page_of_something_else_is_no_service(tmp_path: Path) -> None:
     """An answer that is no problem of ours is said to be from elsewhere."""
     client, _ = _scripted(httpx2.Response(404, text="<html>"))
-    with pytest.raises(ServiceAway, match="no Meshwright"):
+    with pytest.raises(ServiceAway, match="not Meshwright"):
         client.get_plan("p")
 
 

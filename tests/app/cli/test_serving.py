@@ -93,7 +93,7 @@ def test_a_trace_takes_the_place_of_lengths_and_load(tmp_path: Path, capsys: pyt
     assert main(command) == 2
     assert "row 11: input_length must be a whole number" in capsys.readouterr().err
     assert main([*_predict(tmp_path), "--trace", str(trace)]) == 2
-    assert "input_tokens: stands beside a trace" in capsys.readouterr().err
+    assert "input_tokens: conflicts with a trace" in capsys.readouterr().err
 
 
 def test_experts_are_placed_for_counts_of_the_router(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,7 +52,7 @@ def test_what_cannot_be_saved_or_restored_is_said(
     for name in ("jobs.sqlite", "meshwright.sqlite"):
         (folder / name).write_bytes(b"SQLite format 3\0" + b"x" * 4096)
     assert main(["restore", str(folder)]) == 2
-    assert "no whole copy" in capsys.readouterr().err
+    assert "not a whole copy" in capsys.readouterr().err
     assert list(at.glob("*.sqlite")) == []
     monkeypatch.setenv("MESHWRIGHT_DATABASE_URL", "postgresql://u:secret@h/d")
     assert main(["backup", str(folder)]) == 2

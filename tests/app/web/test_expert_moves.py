@@ -151,7 +151,7 @@ def test_the_map_of_a_plan_needs_neither_file_nor_ranks(tmp_path: Path) -> None:
             assert refused.status_code == 422
             assert f'id="{anchor}-wrong-1"' in refused.text
         beside = ask(client, counts | {"running_file": ("map.json", PASTED.encode())}, **fields)
-        assert 'id="running_file-wrong-1">stands beside the map of a plan' in beside.text
+        assert 'id="running_file-wrong-1">conflicts with the map of a plan' in beside.text
 
 
 OTHER_MODEL: Final = json.dumps({"physical_to_logical_map": [list(range(8))] * LAYERS})
@@ -162,7 +162,7 @@ WRONG: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
     "counts as a map": (
         {"files": {"running_file": ("counts.json", dump(skewed(2, 8, 1)))}},
         "running_file",
-        "holds counts, and no map",
+        "holds counts, not a map",
     ),
     "another model's map": (
         {"running_text": OTHER_MODEL},

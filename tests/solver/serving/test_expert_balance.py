@@ -176,5 +176,5 @@ def test_counts_of_another_model_are_refused() -> None:
     """With what the model has; so is an imbalance beside counts."""
     with pytest.raises(InvalidWorkload, match="has 128 experts in a layer"):
         sound_plan(problem(nodes(1, gpus=4), served("qwen3-30b-a3b", routing=_routing(("a", [1.0] * 8)))))
-    with pytest.raises(InvalidWorkload, match="stands beside routing"):
+    with pytest.raises(InvalidWorkload, match="conflicts with routing"):
         served("qwen3-30b-a3b", routing=_routing(("a", [1.0] * 8)), decode_imbalance=0.1)

@@ -169,7 +169,7 @@ def test_cached_tokens_of_a_trace_are_not_prefilled() -> None:
     for name in ("first_token", "expected_first_token"):
         assert getattr(cached, name).p50_s == pytest.approx(getattr(stated, name).p50_s, rel=0.02)
         assert getattr(cached, name).p50_s < 0.9 * getattr(whole, name).p50_s
-    with pytest.raises(InvalidWorkload, match="stands beside a trace that says"):
+    with pytest.raises(InvalidWorkload, match="conflicts with a trace that says"):
         _case(halves, prefix_share=0.5)
 
 

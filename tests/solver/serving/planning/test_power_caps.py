@@ -66,7 +66,7 @@ def test_caps_that_no_measurement_reaches_are_refused() -> None:
     """With the least that can be priced; a cap beside the choice of one is a contradiction."""
     with pytest.raises(InvalidWorkload, match=r"gpu_power_cap_watts.*give at least 350"):
         plan_serving(problem(nodes(1), served(**CHAT), gpu_power_cap_watts=349.0), OPTIONS)
-    with pytest.raises(InvalidWorkload, match="stands beside choose_power_caps"):
+    with pytest.raises(InvalidWorkload, match="conflicts with choose_power_caps"):
         problem(nodes(1), served(**CHAT), gpu_power_cap_watts=500.0, choose_power_caps=True)
 
 
