@@ -92,7 +92,7 @@ def assemble_plan(
     confidence = confidence_of_mix(subjects, times.step_s, problem.fitted)
     slots = expert_slots(problem, candidate)
     balance = expert_balance(problem, candidate, assignment)
-    rated = problem.snapshot.cluster.gpu_kinds
+    rated = {kind.name: kind for kind in problem.snapshot.cluster.gpu_kinds.values()}
     peaks = [rated[gpu.name].peak_flops[workload.precision] for gpu in candidate.stage_gpus]
     return Plan(
         model=architecture.name,

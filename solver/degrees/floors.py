@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from solver.degrees.row_groups import MOST_CELLS
 from solver.degrees.stage_costs import costs_of, micro_batches_of
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
+
+MOST_CODES: Final = 2**62
+"""Numbers of distinct rows stay below this."""
 
 
 class World(NamedTuple):
@@ -122,7 +125,10 @@ def _distinct(*columns: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     """Distinct rows of ``columns``, (n,) each: numbers, the first row of each, and (n,) which one each row is."""
     codes = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
-        codes = np.unique(codes * (column.max(initial=0) + 1) + column, return_inverse=True)[1].reshape(-1)
+        size = int(column.max(initial=0)) + 1
+        if int(codes.max(initial=0)) + 1 > MOST_CODES // size:
+            codes = np.unique(codes, return_inverse=True)[1].reshape(-1)
+        codes = codes * size + column
     return np.unique(codes, return_index=True, return_inverse=True)
 
 

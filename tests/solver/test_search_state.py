@@ -41,3 +41,9 @@ def test_the_one_used_longest_ago_goes_first(rows: list[tuple[int, ...]], monkey
     for index, prepared in ((0, 1), (1, 2), (0, 2), (2, 3), (0, 3), (1, 4)):
         state.prepared(asked, index)
         assert len(rows) == prepared, index
+
+
+def test_nodes_may_name_their_gpus_as_the_catalogue_does_not() -> None:
+    """A cluster calls its kinds what it likes: the plan is that of the same kind under its own name."""
+    alike = [planned(problem(nodes(2, gpus=2, gpu=name), global_batch=4)) for name in ("H100", "H100-SXM5-80GB")]
+    assert alike[0].mfu == alike[1].mfu
