@@ -53,7 +53,8 @@ class ServingCase:
 
     ``links`` join the GPUs of a worker; ``transfer_bytes_per_s`` is what one request's cache gets on its way
     between split workers.  ``client`` names how a measured load was made, empty for a user's own.  ``own``: rates
-    of the engine from own measurements.  ``power_cap_watts``: cap of each GPU.
+    of the engine from own measurements.  ``power_caps_watts``: caps of each GPU that prefills and of
+    each that decodes, the same where one pool does both.
     """
 
     architecture: Architecture
@@ -64,7 +65,7 @@ class ServingCase:
     transfer_bytes_per_s: float = 25e9
     client: str = ""
     own: OwnRates | None = None
-    power_cap_watts: float | None = None
+    power_caps_watts: tuple[float | None, float | None] = (None, None)
 
     @property
     def concurrency(self) -> float:
@@ -199,7 +200,7 @@ def _loads(case: ServingCase, pool: Pool, phase: str) -> Loads:
         more = routing.slots(ranks) / routing.workloads[0].experts - 1.0
         stored = loads.stored_bytes + more * loads.expert_bytes * loads.largest_stage
         loads = replace(loads, stored_bytes=stored)
-    loads = with_cap(loads, case.gpu, case.power_cap_watts)
+    loads = with_cap(loads, case.gpu, case.power_caps_watts[phase == "decode"])
     return with_adapters(loads, case.architecture, pool.worker.tensor, case.workload.adapters)
 
 

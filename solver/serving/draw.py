@@ -39,12 +39,15 @@ def drawn_shares(arrays: Arrays, steady: Steady) -> tuple[FloatArray, FloatArray
 def drawn_watts(case: ServingCase, arrays: Arrays, steady: Steady) -> Interval:
     """Mean power of all GPUs of the one ``case``, no more than their boards' or caps; estimated."""
     spread, configuration = draw_law().spread(case.gpu.name), case.configuration
-    board, cap = case.gpu.power_watts, float(arrays.decode.power_cap[0])
-    pools = zip((configuration.prefill, configuration.decode), drawn_shares(arrays, steady), strict=True)
-    watts = sum(board * float(share[0]) * pool.gpus for pool, share in pools if pool is not None)
-    return Interval(
-        watts, watts * math.exp(-spread), min(watts * math.exp(spread), cap * board * configuration.gpus)
+    pools = zip(
+        (configuration.prefill, configuration.decode),
+        drawn_shares(arrays, steady),
+        (arrays.prefill.power_cap, arrays.decode.power_cap),
+        strict=True,
     )
+    own = [(pool.gpus, float(share[0]), float(cap[0])) for pool, share, cap in pools if pool is not None]
+    watts, most = (case.gpu.power_watts * sum(each[0] * each[end] for each in own) for end in (1, 2))
+    return Interval(watts, watts * math.exp(-spread), min(watts * math.exp(spread), most))
 
 
 def answers_in_use(

@@ -42,7 +42,7 @@ def predict_serving_configuration(
     case = ServingCase(
         architecture=architecture,
         gpu=gpu_kind(nodes[0].gpu_kind),
-        power_cap_watts=workload.gpu_power_cap_watts,
+        power_caps_watts=(workload.gpu_power_cap_watts, workload.gpu_power_cap_watts),
         links=links,
         workload=load,
         configuration=pools,

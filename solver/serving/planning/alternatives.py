@@ -17,9 +17,9 @@ from cluster_models.serving.replicas import ReplicaGroup
 from cluster_models.serving.workload import Pool, ServingConfiguration
 from solver.candidates import IntArray
 from solver.serving.cases import ServingCase
-from solver.serving.planning.groups import Group
+from solver.serving.planning.groups import Group, watts_of
 from solver.serving.planning.islands import Site
-from solver.serving.planning.offers import Priced, capacities, demand, gpu_cost, is_exact
+from solver.serving.planning.offers import Priced, capacities, demand, group_cost, is_exact
 from solver.serving.planning.pricing import waiting_s
 from solver.serving.planning.zones import Zone
 from solver.serving.predict import ServingPrediction, predict_serving
@@ -54,7 +54,7 @@ def alternatives_of(
     for alone in _ranked(prices, site, zones, goal):
         group = prices.groups[alone.row]
         gpu = zones[group.zone].gpu.name
-        if taken == {(group.configuration, (gpu, group.cap_watts)): alone.copies}:
+        if taken == {(group.configuration, (gpu, group.cap_watts, group.prefill_cap_watts)): alone.copies}:
             continue
         case = _case(prices, zones[group.zone], group, alone.load)
         prediction = predict_serving(case)
@@ -94,13 +94,18 @@ def _objective(prices: Priced, zones: Sequence[Zone], goal: ServingGoal, plan: S
         return outputs * sum(each.requests_per_s for each in plan)
     if goal.objective.is_maximum:
         return outputs * sum(each.most_requests_per_s for each in plan)
-    costs = {(zone.gpu.name, zone.cap_watts): gpu_cost(zone, goal) for zone in zones}
-    return sum(costs[_kind(each)] * each.gpus for each in plan)
+    kinds = {zone.gpu.name: zone.gpu for zone in zones}
+    if goal.objective is ServingObjective.POWER:
+        return sum(replica.watts(kinds) for each in plan for replica in each.replicas)
+    if goal.objective is ServingObjective.COST:
+        return sum(each.gpus * (kinds[each.replicas[0].gpu_kind].price_usd_per_hour or 0.0) for each in plan)
+    return float(sum(each.gpus for each in plan))
 
 
-def _kind(group: ReplicaGroup) -> tuple[str, float | None]:
-    """GPU kind and power cap."""
-    return group.replicas[0].gpu_kind, group.replicas[0].power_cap_watts
+def _kind(group: ReplicaGroup) -> tuple[str, float | None, float | None]:
+    """GPU kind and power caps of both phases."""
+    first, last = group.replicas[0], group.replicas[-1]
+    return first.gpu_kind, last.power_cap_watts, first.power_cap_watts
 
 
 def _is_worse(objective: float, own: float, goal: ServingGoal) -> bool:
@@ -158,14 +163,16 @@ def _enough(
         total = prices.served.workload.output_tokens * copies * rate
         return _Alone(row, copies, room if load == 0 else min(room, load / copies), total)
     number = math.ceil(load / room)
-    return _Alone(row, number, load / number, number * group.gpus * gpu_cost(zones[group.zone], goal))
+    return _Alone(row, number, load / number, number * group_cost(group, zones[group.zone], goal))
 
 
 def _copies(group: Group, site: Site, zones: Sequence[Zone], goal: ServingGoal) -> int:
     """How many of a group fit into its zone and the budgets of the goal."""
-    watts = zones[group.zone].watts
-    most = goal.max_gpus or math.inf, (goal.max_power_watts or math.inf) / watts
-    return int(min(_copies_in(group, site, zones), min(most) // group.gpus))
+    most = (
+        (goal.max_gpus or math.inf) // group.gpus,
+        (goal.max_power_watts or math.inf) // watts_of(group, zones[group.zone]),
+    )
+    return int(min(_copies_in(group, site, zones), *most))
 
 
 def _copies_in(group: Group, site: Site, zones: Sequence[Zone]) -> int:
@@ -205,7 +212,7 @@ def _case(prices: Priced, zone: Zone, group: Group, load: float) -> ServingCase:
     return ServingCase(
         architecture=prices.served.architecture,
         gpu=zone.gpu,
-        power_cap_watts=zone.cap_watts,
+        power_caps_watts=(zone.prefill_cap_watts, zone.cap_watts),
         links=zone.links(max(each.islands for each in shapes), max(each.slot for each in shapes)),
         workload=replace(workload, concurrency=load)
         if workload.concurrency is not None

@@ -33,7 +33,7 @@ from solver.serving.planning.bounds import (
 )
 from solver.serving.planning.groups import Group
 from solver.serving.planning.islands import Site
-from solver.serving.planning.offers import Priced, demand, gpu_cost, is_exact
+from solver.serving.planning.offers import Priced, demand, is_exact
 from solver.serving.planning.pricing import loads_up_to
 from solver.serving.planning.program import Duals
 from solver.serving.planning.shapes import Shape
@@ -51,9 +51,7 @@ class Unpriced:
     model: int
     served: ServedModel
     zone: int
-    watts: float
-    board_watts: float
-    cap_watts: float | None
+    at: Zone
     cost: float
     total: int
     largest: int
@@ -93,10 +91,8 @@ def unpriced_of(
             model=model,
             served=served,
             zone=number,
-            watts=zone.watts,
-            board_watts=zone.gpu.power_watts,
-            cap_watts=zone.cap_watts,
-            cost=gpu_cost(zone, goal),
+            at=zone,
+            cost=_gpu_cost(zone, goal),
             total=sum(sizes),
             largest=max(sizes),
             loads=loads,
@@ -106,6 +102,14 @@ def unpriced_of(
             kinds=joined_workers([best_of(rows_of(workers, own)) for own in members]),
             members=members,
         )
+
+
+def _gpu_cost(zone: Zone, goal: ServingGoal) -> float:
+    """Coefficient of a GPU in an objective that counts GPUs or prices."""
+    if goal.objective is not ServingObjective.COST:
+        return 1.0
+    price = zone.gpu.price_usd_per_hour
+    return math.inf if price is None else price
 
 
 def groups_below(
@@ -154,7 +158,7 @@ def _pairs(
     for i, j in zip(*np.nonzero(worth < below), strict=True):
         shapes = unpriced.shapes[decode[j]], unpriced.shapes[prefill[i]]
         pools = shapes[0], ratio[1], shapes[1], ratio[0], near
-        group = Group(unpriced.model, unpriced.zone, *pools, cap_watts=unpriced.cap_watts)
+        group = Group(unpriced.model, unpriced.zone, *pools, unpriced.at.cap_watts, unpriced.at.prefill_cap_watts)
         if group not in done:
             found.append((float(worth[i, j]), group))
     return found
@@ -180,7 +184,9 @@ def _worth(
         parts = part[np.minimum(gpus, unpriced.largest)]
     else:
         parts = (x * prefill.islands * part[prefill.slot])[:, np.newaxis] + y * decode.islands * part[decode.slot]
-    fixed = gpus * (duals.tie - duals.gpus - unpriced.watts * duals.watts) - parts
+    watts = x * prefill.gpus[:, np.newaxis] * unpriced.at.prefill_watts + y * decode.gpus * unpriced.at.watts
+    fixed = gpus * (duals.tie - duals.gpus) - watts * duals.watts - parts
+    cost = watts if goal.objective is ServingObjective.POWER else unpriced.cost * gpus
     scale = served.weight * served.workload.output_tokens
     price = duals.demands[unpriced.model]
     if is_exact(served, goal):
@@ -199,7 +205,7 @@ def _worth(
             decoding = np.minimum(y * decode.decoding, MARGIN * np.maximum.reduce(list(chords)))
             load = np.minimum(y * decode.most, decoding + waiting)
         value = np.where(rate > 0, -price * load if wanted.load else -price, 0.0)
-        value = value + (-scale * rate if goal.objective.is_maximum else unpriced.cost * gpus)
+        value = value + (-scale * rate if goal.objective.is_maximum else cost)
     return np.where(
         _goes(unpriced, prefill, decode, gpus, near=near) & (rates.max(axis=0) > 0), fixed + value, np.inf
     )
@@ -211,20 +217,21 @@ def _least_watts(
     """What groups (A, B) of prefill (A,) and decode workers (B,) draw at ``rate`` (A, B) at least."""
     x, y = ratio
     law, has_experts = draw_law(), unpriced.served.architecture.experts is not None
+    zone, one = unpriced.at, np.newaxis
     sides = (
         (
-            x * prefill.gpus[:, np.newaxis],
-            x * prefill.prompt_reads[:, np.newaxis],
-            x * prefill.prompt_products[:, np.newaxis],
+            x * prefill.gpus[:, one],
+            x * prefill.prompt_reads[:, one],
+            x * prefill.prompt_products[:, one],
+            zone.prefill_watts,
         ),
-        (y * decode.gpus, y * decode.answer_reads, y * decode.answer_products),
+        (y * decode.gpus, y * decode.answer_reads, y * decode.answer_products, zone.watts),
     )
-    shares = (
-        gpus
-        * np.minimum(law.share(rate / reads, rate / products, has_experts), unpriced.watts / unpriced.board_watts)
-        for gpus, reads, products in sides
+    watts = (
+        gpus * np.minimum(zone.gpu.power_watts * law.share(rate / reads, rate / products, has_experts), most)
+        for gpus, reads, products, most in sides
     )
-    return np.asarray(unpriced.board_watts * sum(shares) / MARGIN)
+    return np.asarray(sum(watts) / MARGIN)
 
 
 def _goes(unpriced: Unpriced, prefill: Workers, decode: Workers, gpus: IntArray, *, near: bool) -> BoolArray:

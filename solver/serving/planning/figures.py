@@ -64,7 +64,7 @@ def case_of(served: ServedModel, placed: PlacedGroup, zone: Zone, load: float) -
     return ServingCase(
         architecture=served.architecture,
         gpu=zone.gpu,
-        power_cap_watts=zone.cap_watts,
+        power_caps_watts=(zone.prefill_cap_watts, zone.cap_watts),
         links=_links(placed, zone),
         workload=own,
         configuration=placed.group.configuration,
@@ -154,7 +154,9 @@ def _replicas(
                 memory=_memory(case, memory),
                 prefill=None if phase is Phase.DECODE else prediction.prefill,
                 decode=None if phase is Phase.PREFILL else prediction.decode,
-                power_cap_watts=placed.group.cap_watts,
+                power_cap_watts=placed.group.prefill_cap_watts
+                if phase is Phase.PREFILL
+                else placed.group.cap_watts,
             )
 
 

@@ -61,7 +61,7 @@ def _chosen(model: int, group: ReplicaGroup, outputs: float) -> FrontPoint:
         first_token_s=group.first_token_s.value,
         meets_limits=True,
         is_chosen=True,
-        power_cap_watts=group.replicas[0].power_cap_watts,
+        power_cap_watts=group.replicas[-1].power_cap_watts,
     )
 
 

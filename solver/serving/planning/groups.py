@@ -25,7 +25,7 @@ class Group:
     """Replicas that answer requests to one model by themselves, each on islands of one zone.
 
     Without ``prefill`` one replica does both phases.  ``near``: all its replicas share one island.
-    ``cap_watts``: power cap of its GPUs.
+    ``cap_watts``: power cap of its GPUs, ``prefill_cap_watts`` of those that only prefill.
     """
 
     model: int
@@ -36,6 +36,12 @@ class Group:
     prefill_replicas: int = 0
     near: bool = False
     cap_watts: float | None = None
+    prefill_cap_watts: float | None = None
+
+    @property
+    def prefill_gpus(self) -> int:
+        """GPUs of the replicas that only prefill."""
+        return 0 if self.prefill is None else self.prefill.worker.gpus * self.prefill_replicas
 
     @property
     def gpus(self) -> int:
@@ -60,6 +66,11 @@ class Group:
         return ServingConfiguration(
             decode, None if self.prefill is None else Pool(self.prefill.worker, self.prefill_replicas)
         )
+
+
+def watts_of(group: Group, zone: Zone) -> float:
+    """Power of the group's GPUs, by their boards or caps."""
+    return group.prefill_gpus * zone.prefill_watts + (group.gpus - group.prefill_gpus) * zone.watts
 
 
 def single_groups(
@@ -92,9 +103,9 @@ def _slots(sizes: Sequence[int]) -> list[int]:
 def _groups(
     model: int, zone: tuple[int, Zone], served: ServedModel, islands: int, slot: int, goal: ServingGoal
 ) -> Iterator[Group]:
-    number, cap = zone[0], zone[1].cap_watts
+    number, caps = zone[0], {name: getattr(zone[1], name) for name in ("cap_watts", "prefill_cap_watts")}
     for shape in shapes_on(served.architecture, served.workload, islands, slot, goal.pinned):
-        yield Group(model, number, shape, cap_watts=cap)
+        yield Group(model, number, shape, **caps)
 
 
 def _most_islands(served: ServedModel, zone: Zone, gpus: int) -> int:

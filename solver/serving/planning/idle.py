@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from cluster_models.cluster.topology import Node
 from cluster_models.serving.goal import ServingGoal
 from cluster_models.serving.plan import IdleGpus, IdleReason
-from solver.serving.planning.groups import Group
+from solver.serving.planning.groups import Group, watts_of
 from solver.serving.planning.islands import Site
 from solver.serving.planning.placing import PlacedGroup
 from solver.serving.planning.zones import Zone
@@ -59,17 +59,15 @@ def _reason(
     if not fitting:
         return IdleReason.TOO_FEW
     taken = sum(len(gpus) for gpus in used.values())
-    if all(_is_over(goal, taken, watts, group, zones[group.zone].watts) for group in fitting):
+    if all(_is_over(goal, taken, watts, group, watts_of(group, zones[group.zone])) for group in fitting):
         return IdleReason.BUDGET
     return IdleReason.NO_GAIN
 
 
-def _is_over(goal: ServingGoal, gpus: int, watts: float, group: Group, each_watts: float) -> bool:
+def _is_over(goal: ServingGoal, gpus: int, watts: float, group: Group, more_watts: float) -> bool:
     """Whether one more ``group`` would exceed the goal's limits."""
     over_gpus = goal.max_gpus is not None and gpus + group.gpus > goal.max_gpus
-    return over_gpus or (
-        goal.max_power_watts is not None and watts + group.gpus * each_watts > goal.max_power_watts
-    )
+    return over_gpus or (goal.max_power_watts is not None and watts + more_watts > goal.max_power_watts)
 
 
 def _fits(group: Group, free: Collection[int]) -> bool:

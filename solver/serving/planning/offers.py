@@ -15,7 +15,7 @@ from cluster_models.serving.goal import ServedModel, ServingGoal, ServingMode, S
 from solver.candidates import IntArray
 from solver.serving.cases import Arrays
 from solver.serving.loads import FloatArray
-from solver.serving.planning.groups import Group, single_groups
+from solver.serving.planning.groups import Group, single_groups, watts_of
 from solver.serving.planning.islands import Site
 from solver.serving.planning.pricing import (
     Points,
@@ -93,7 +93,8 @@ def priced(model: int, served: ServedModel, site: Site, zones: Sequence[Zone], g
         return nothing_priced(served)
     table = worker_table(served, zones, list(dict.fromkeys((each.zone, each.decode) for each in every)))
     singles = [each for each in every if table.fits[table.row(each.zone, each.decode)]]
-    groups = list(singles) if ServingMode.AGGREGATED in goal.modes else []
+    alike = [each for each in singles if each.cap_watts == each.prefill_cap_watts]
+    groups = alike if ServingMode.AGGREGATED in goal.modes else []
     if ServingMode.SPLIT in goal.modes and served.workload.engine.splits:
         groups += dict.fromkeys(split_groups(table, site, singles))
     found = priced_groups(table, groups, goal)
@@ -165,7 +166,7 @@ def capacities(prices: Priced, groups: IntArray) -> Points:
 
 def offers_of(prices: Priced, zones: Sequence[Zone], goal: ServingGoal) -> list[Offer]:
     """Offers of the groups that meet the limits, without those that another on the same islands replaces."""
-    costs = [gpu_cost(zones[group.zone], goal) for group in prices.groups]
+    costs = [group_cost(group, zones[group.zone], goal) for group in prices.groups]
     able = np.flatnonzero((prices.top >= 0) & np.isfinite(costs))
     if not len(able):
         return []
@@ -198,14 +199,17 @@ def _costs(
     """Coefficient of one group in the objective, a minimum, at each rate."""
     if goal.objective.is_maximum:
         return -prices.served.weight * prices.served.workload.output_tokens * requests_per_s
-    return np.full(len(requests_per_s), gpu_cost(zones[group.zone], goal) * group.gpus)
+    return np.full(len(requests_per_s), group_cost(group, zones[group.zone], goal))
 
 
-def gpu_cost(zone: Zone, goal: ServingGoal) -> float:
-    """Coefficient of one GPU in an objective that is a minimum; infinite without a price where it is cost."""
+def group_cost(group: Group, zone: Zone, goal: ServingGoal) -> float:
+    """Coefficient of a group in an objective that is a minimum; infinite without a price where it is cost."""
     if goal.objective is ServingObjective.COST:
-        return math.inf if zone.gpu.price_usd_per_hour is None else zone.gpu.price_usd_per_hour
-    return zone.watts if goal.objective in (ServingObjective.POWER, ServingObjective.ENERGY) else 1.0
+        price = zone.gpu.price_usd_per_hour
+        return math.inf if price is None else group.gpus * price
+    if goal.objective in (ServingObjective.POWER, ServingObjective.ENERGY):
+        return watts_of(group, zone)
+    return float(group.gpus)
 
 
 def _drawing(prices: Priced, able: IntArray, zones: Sequence[Zone]) -> Iterator[Offer]:

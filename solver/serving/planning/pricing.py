@@ -147,7 +147,7 @@ def _case(served: ServedModel, zone: Zone, shape: Shape) -> ServingCase:
     return ServingCase(
         architecture=served.architecture,
         gpu=zone.gpu,
-        power_cap_watts=zone.cap_watts,
+        power_caps_watts=(zone.prefill_cap_watts, zone.cap_watts),
         links=zone.links(shape.islands, shape.slot),
         workload=served.workload,
         configuration=ServingConfiguration(Pool(shape.worker)),

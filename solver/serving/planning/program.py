@@ -32,7 +32,7 @@ from cluster_models.serving.goal import ServingGoal
 from solver.candidates import IntArray
 from solver.ilp import LinearModel, ModelBuilder
 from solver.serving.loads import FloatArray
-from solver.serving.planning.groups import Group
+from solver.serving.planning.groups import Group, watts_of
 from solver.serving.planning.zones import MOST_CUT, IslandClass, Zone
 
 GPU_TIE: Final = 1e-7
@@ -147,11 +147,12 @@ def build_program(
         demand_rows.append(builder.add_row(terms, lower=max(demand.load or 1.0, least), upper=upper))
     parts, part_rows = _part_rows(builder, offers, number, classes, sizes)
     patterns = _pattern_rows(builder, parts, classes)
-    for limit, price in (
-        (goal.max_gpus, lambda group: float(group.gpus)),
-        (goal.max_power_watts, lambda group: group.gpus * zones[group.zone].watts),
+    watts = [watts_of(offer.group, zones[offer.group.zone]) for offer in offers]
+    for limit, each in (
+        (goal.max_gpus, [float(offer.group.gpus) for offer in offers]),
+        (goal.max_power_watts, watts),
     ):
-        terms = [(int(number[j]), price(offer.group)) for j, offer in enumerate(offers)]
+        terms = list(zip(number.tolist(), each, strict=True))
         limits.append(None if limit is None else builder.add_row(terms, upper=limit))
     if most is not None:
         builder.add_row(list(zip(number.tolist(), most[0].tolist(), strict=True)), upper=most[1])

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from cluster_models.serving.goal import ServingObjective
+from cluster_models.serving.goal import ServingMode, ServingObjective
 from cluster_models.training.plan import StopReason
 from solver.ilp import IlpStatus
 from solver.problem import SearchOptions
@@ -52,7 +52,7 @@ ROUNDING: Final = 1e-9
 
 def search(problem: ServingProblem, site: Site, options: SearchOptions, reports: ServingReports) -> Found:
     """The best plan on ``site``, which has islands."""
-    zones = zones_of(site, optimistic=True)
+    zones = zones_of(site, optimistic=True, splits=_may_split(problem))
     first = []
     for model, served in enumerate(problem.models):
         first.append(priced(model, served, site, zones, problem.goal))
@@ -72,6 +72,11 @@ def search(problem: ServingProblem, site: Site, options: SearchOptions, reports:
         best = _shortest(problem, site, best, priced_in, options, reports.left_s())
     reports.settle(best)
     return _ended(best, options, reports)
+
+
+def _may_split(problem: ServingProblem) -> bool:
+    """Whether prefill and decode may have replicas, and power caps, of their own."""
+    return ServingMode.SPLIT in problem.goal.modes
 
 
 def _ended(best: Found, options: SearchOptions, reports: ServingReports) -> Found:
@@ -162,7 +167,7 @@ def _better_in_zones(
     limit_s: float,
 ) -> tuple[Found, tuple[Sequence[Zone], Sequence[Priced]]]:
     """``best``, or a better plan of groups priced by zones whose links no placement misses; and what priced it."""
-    zones = zones_of(site, optimistic=False)
+    zones = zones_of(site, optimistic=False, splits=_may_split(problem))
     prices = _in_zones(problem, zones, site, _useful(problem, best, solved))
     own = [offers_of(each, zones, problem.goal) for each in prices]
     if not all(own):

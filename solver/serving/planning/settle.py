@@ -18,7 +18,7 @@ from solver.serving.planning.offers import (
     Priced,
     capacities,
     demand,
-    gpu_cost,
+    group_cost,
     is_exact,
     priced_groups,
     workers_of,
@@ -138,6 +138,7 @@ def own_zone(placed: PlacedGroup, site: Site) -> Zone:
         speed=0,
         is_whole=True,
         cap_watts=placed.group.cap_watts,
+        prefill_cap_watts=placed.group.prefill_cap_watts,
     )
 
 
@@ -157,4 +158,4 @@ def _objective(
     """The share of the model's groups in the objective."""
     if goal.objective.is_maximum:
         return served.weight * served.workload.output_tokens * float(points.requests_per_s.sum())
-    return sum(gpu_cost(zone, goal) * each.group.gpus for each, zone in zip(groups, zones, strict=True))
+    return sum(group_cost(each.group, zone, goal) for each, zone in zip(groups, zones, strict=True))

@@ -41,7 +41,7 @@ def split_groups(table: WorkerTable, site: Site, singles: Sequence[Group]) -> It
             for p, d, ratio in _pairs(members, prompts[rows], answers[rows]):
                 for x, y in _ratios(ratio):
                     pools = members[d].decode, y, members[p].decode, x
-                    group = Group(members[p].model, number, *pools, cap_watts=zone.cap_watts)
+                    group = Group(members[p].model, number, *pools, False, zone.cap_watts, zone.prefill_cap_watts)
                     if group.gpus <= sum(sizes):
                         yield group
                     inside = zone.is_whole and members[p].decode.islands == members[d].decode.islands == 1

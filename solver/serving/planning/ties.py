@@ -19,7 +19,7 @@ import numpy as np
 from cluster_models.serving.goal import ServingGoal
 from solver.candidates import IntArray
 from solver.serving.loads import FloatArray
-from solver.serving.planning.offers import Priced, capacities, cheapest_at_some_load, gpu_cost, open_offers
+from solver.serving.planning.offers import Priced, capacities, cheapest_at_some_load, group_cost, open_offers
 from solver.serving.planning.program import Demand, Offer
 from solver.serving.planning.settle import Settled
 from solver.serving.planning.zones import Zone
@@ -50,7 +50,7 @@ def exact_demand(prices: Priced) -> Demand:
 
 def stay_offers(prices: Priced, zones: Sequence[Zone], goal: ServingGoal, stay_s: float) -> list[Offer]:
     """Offers of the groups within the limits at all their loads; costs are stays over ``stay_s``."""
-    costs = np.array([gpu_cost(zones[group.zone], goal) for group in prices.groups])
+    costs = np.array([group_cost(group, zones[group.zone], goal) for group in prices.groups])
     able = np.flatnonzero((prices.top >= 0) & np.isfinite(costs))
     if not len(able):
         return []
@@ -60,7 +60,7 @@ def stay_offers(prices: Priced, zones: Sequence[Zone], goal: ServingGoal, stay_s
 
 def gpu_costs(offers: Sequence[Offer], zones: Sequence[Zone], goal: ServingGoal) -> FloatArray:
     """Share (J,) of one of each group in an objective that is a minimum."""
-    return np.array([gpu_cost(zones[each.group.zone], goal) * each.group.gpus for each in offers])
+    return np.array([group_cost(each.group, zones[each.group.zone], goal) for each in offers])
 
 
 def _closed(prices: Priced, able: IntArray, stay_s: float) -> Iterator[Offer]:

@@ -31,7 +31,7 @@ class Zone:
     """Islands (by number) of one GPU kind at one price; ``gpu`` as slow as they are.
 
     ``crossing_s[m]``: seconds of a large message between the islands of a worker on m of them, all GPUs sending.
-    ``cap_watts``: power cap of the GPUs.
+    ``cap_watts``: power cap of the GPUs, ``prefill_cap_watts`` of those that only prefill.
     ``speed``: number of the zone of all islands as fast or faster; whole zones come first, at their own numbers.
     """
 
@@ -44,6 +44,7 @@ class Zone:
     speed: int
     is_whole: bool
     cap_watts: float | None = None
+    prefill_cap_watts: float | None = None
 
     def links(self, members: int, domain_gpus: int) -> WorkerLinks:
         """Links of a worker over ``members`` islands of ``domain_gpus`` each."""
@@ -59,6 +60,11 @@ class Zone:
     def watts(self) -> float:
         """Power of a GPU: its board's, or the cap."""
         return self.cap_watts or self.gpu.power_watts
+
+    @property
+    def prefill_watts(self) -> float:
+        """Power of a GPU that only prefills."""
+        return self.prefill_cap_watts or self.gpu.power_watts
 
     @property
     def transfer_bytes_per_s(self) -> float:
@@ -83,8 +89,11 @@ def slowed(gpu: GpuKind, slowdown: float) -> GpuKind:
     return replace(gpu, peak_flops=peaks, memory_bytes_per_s=gpu.memory_bytes_per_s / slowdown)
 
 
-def zones_of(site: Site, *, optimistic: bool) -> tuple[Zone, ...]:
-    """Zones of each kind, speed and power cap: whole ones, and after them their clusters unless ``optimistic``."""
+def zones_of(site: Site, *, optimistic: bool, splits: bool = False) -> tuple[Zone, ...]:
+    """Zones of each kind, speed and power cap: whole ones, and after them their clusters unless ``optimistic``.
+
+    ``splits``: zones of higher caps for prefill, too, which loses most under one; only split groups are in them.
+    """
     found: list[list[Zone]] = []
     for kind, slowdown, inside in dict.fromkeys(_speed(island) for island in site.islands):
         members = [
@@ -101,7 +110,12 @@ def zones_of(site: Site, *, optimistic: bool) -> tuple[Zone, ...]:
         else:
             sets = [tuple(members), *_clusters(site, members)]
             zones = [_zone(site, gpu, each, paces, is_whole=each is sets[0]) for each in sets]
-        found += ([replace(zone, cap_watts=cap) for zone in zones] for cap in site.caps[kind])
+        found += (
+            [replace(zone, cap_watts=cap, prefill_cap_watts=other) for zone in zones]
+            for cap in site.caps[kind]
+            for other in site.caps[kind]
+            if other == cap or (splits and (other or math.inf) > (cap or math.inf))
+        )
     numbered = [replace(zone, speed=speed) for speed, zones in enumerate(found) for zone in zones]
     return tuple(sorted(numbered, key=lambda zone: not zone.is_whole))
 

@@ -43,7 +43,8 @@ def placed_of(group: ReplicaGroup, site: Site, load: float = 0.0) -> PlacedGroup
         decode_replicas=len(decode),
         prefill=prefill[0].shape if prefill else None,
         prefill_replicas=len(prefill),
-        cap_watts=group.replicas[0].power_cap_watts,
+        cap_watts=group.replicas[-1].power_cap_watts,
+        prefill_cap_watts=group.replicas[0].power_cap_watts,
     )
     return PlacedGroup(own, load, prefill, decode)
 

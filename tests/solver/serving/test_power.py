@@ -22,7 +22,7 @@ BOARD = gpu_kind("H100").power_watts
 def _case(load: float, *, cap: float | None = None, split: bool = False, inputs: int = 1024) -> ServingCase:
     workload = ServingWorkload(inputs, 512, concurrency=load, weights=WeightFormat.FP8)
     made = case(workload=workload, prefill=Pool(Worker(4)) if split else None)
-    return replace(made, power_cap_watts=cap)
+    return replace(made, power_caps_watts=(cap, cap))
 
 
 def _predicted(load: float, **given: float | None) -> ServingPrediction:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pytest
@@ -12,8 +12,9 @@ from cluster_models.errors import InvalidWorkload
 from cluster_models.serving.goal import ServingMode
 from solver.check.serving import check_serving_plan
 from solver.serving.plan import plan_serving
+from solver.serving.planning.groups import Group, watts_of
 from solver.serving.planning.islands import site_of
-from solver.serving.planning.offers import capacities, priced
+from solver.serving.planning.offers import capacities, priced, priced_groups
 from solver.serving.planning.zones import zones_of
 from tests.cluster_models.clusters import host
 from tests.solver.serving.planning.problems import CHAT, OPTIONS, nodes, problem, served, sound_plan
@@ -45,6 +46,36 @@ def test_no_choice_of_caps_beats_the_program() -> None:
     assert plan.power_watts <= 1900.0
     rated = sound_plan(replace(given, goal=replace(given.goal, choose_power_caps=False)))
     assert plan.tokens_per_s > 1.1 * rated.tokens_per_s
+
+
+def test_no_split_group_with_caps_of_its_pools_beats_the_program() -> None:
+    """Every pair of workers on three GPUs under 1.5 kW, in every ratio, prefill capped as decode or higher."""
+    load = served("qwen3-30b-a3b", **CHAT, concurrency=70.0)
+    modes = (ServingMode.SPLIT,)
+    given = problem(nodes(1, gpus=3), load, objective="goodput", max_power_watts=1500.0, modes=modes)
+    given = replace(given, goal=replace(given.goal, choose_power_caps=True))
+    site = site_of(given.snapshot, given.goal)
+    zones = zones_of(site, optimistic=True, splits=True)
+    assert len(zones) == 10
+    prices = priced(0, load, site, zones, given.goal)
+    assert prices.table is not None
+    shapes = [shape for (zone, shape), row in prices.table.rows.items() if zone == 0 and prices.table.fits[row]]
+    every = [
+        Group(0, number, decode, y, prefill, x, True, zone.cap_watts, zone.prefill_cap_watts)
+        for number, zone in enumerate(zones)
+        for decode, prefill, (x, y) in product(shapes, shapes, ((1, 1), (1, 2), (2, 1)))
+        if decode.islands == prefill.islands == 1
+        and y * decode.worker.gpus + x * prefill.worker.gpus <= 3
+        and watts_of(Group(0, number, decode, y, prefill, x), zone) <= 1500.0
+    ]
+    assert {group.cap_watts == group.prefill_cap_watts for group in every} == {True, False}
+    groups = priced_groups(prices.table, every, given.goal)
+    able = np.flatnonzero(groups.top >= 0)
+    tops = capacities(groups, able)
+    best = 1024 * float(tops.requests_per_s[tops.meets].max())
+    plan = sound_plan(given)
+    assert plan.certificate.objective == pytest.approx(best, rel=OPTIONS.gap)
+    assert plan.power_watts <= 1500.0
 
 
 def test_a_fixed_cap_holds_for_every_gpu_and_costs_rate() -> None:
