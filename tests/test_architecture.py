@@ -10,6 +10,8 @@ from pathlib import Path
 import grimp
 import pytest
 
+from tests.conftest import LONG
+
 ROOT = Path(__file__).parents[1]
 TOOLS = Path(sys.executable).parent
 MOST_LINES = 400
@@ -143,3 +145,9 @@ def test_every_room_is_on_the_page_of_the_architecture() -> None:
         if not {f"`{room.name}`", f"`{room.parent.name}.{room.name}`"} & set(re.findall(r"`[^`\n]+`", page))
         and f"{room.relative_to(ROOT)}/" not in page
     ] == []
+
+
+def test_files_that_start_first_are_there() -> None:
+    """One that is renamed would start late and leave a worker alone with it."""
+    found = ["/".join(path.parts[-2:]) for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(name for name in LONG if found.count(name) != 1) == []
