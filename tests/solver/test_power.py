@@ -147,7 +147,7 @@ def test_caps_that_no_measurement_reaches_are_refused() -> None:
         planned(problem(nodes(1), gpu_power_cap_watts=300.0))
     with pytest.raises(InvalidWorkload, match=r"gpu_power_cap_watts.*give at least 350"):
         predict(problem(nodes(1), gpu_power_cap_watts=300.0), planned(problem(nodes(1))).configuration)
-    with pytest.raises(InvalidWorkload, match="beside choose_power_caps"):
+    with pytest.raises(InvalidWorkload, match="conflicts with choose_power_caps"):
         problem(nodes(1), gpu_power_cap_watts=500.0, choose_power_caps=True)
     with pytest.raises(InvalidWorkload, match=r"max_power_watts.*above 0"):
         problem(nodes(1), max_power_watts=0.0)
