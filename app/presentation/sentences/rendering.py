@@ -21,18 +21,26 @@ SENTENCES: Final[Mapping[str, Words]] = {
 }
 """The sentence of each code.  ``text`` is that of answers from before remarks had codes."""
 
+_RENAMED: Final = {"respects_outside": "is_widened"}
+"""Figures by the names that earlier versions stored them under."""
+_UNLIKE: Final = (LookupError, TypeError, ValueError, ArithmeticError)
+"""Errors where a code or its figures are not those that a sentence takes."""
+
 
 def sentence(remark: Remark) -> str:
-    """The sentence of ``remark``."""
-    words = SENTENCES[remark.code]
-    return FORMATTER.format(words, **remark.figures) if isinstance(words, str) else words(**remark.figures)
+    """The sentence of ``remark``; its code and figures where a version that had other words stored it."""
+    try:
+        return _sentence(remark)
+    except _UNLIKE:
+        figures = ", ".join(f"{name} {value}" for name, value in remark.figures.items())
+        return f"{remark.code.replace('_', ' ')}: {figures}"
 
 
 def has_words(remark: Remark) -> bool:
     """Whether there is a sentence for the code and figures of ``remark``, which may be those of another version."""
     try:
-        sentence(remark)
-    except (LookupError, TypeError, ValueError, ArithmeticError):
+        _sentence(remark)
+    except _UNLIKE:
         return False
     return True
 
@@ -40,3 +48,9 @@ def has_words(remark: Remark) -> bool:
 def sentences(remarks: Iterable[Remark]) -> tuple[str, ...]:
     """A sentence for each remark."""
     return tuple(map(sentence, remarks))
+
+
+def _sentence(remark: Remark) -> str:
+    words = SENTENCES[remark.code]
+    figures = {_RENAMED.get(name, name): value for name, value in remark.figures.items()}
+    return FORMATTER.format(words, **figures) if isinstance(words, str) else words(**figures)

@@ -79,6 +79,14 @@ def test_documents_of_other_versions_keep_their_text() -> None:
     assert texts == ["Links were not measured.", "Something new.", "Unpin it."]
 
 
+def test_remarks_that_other_versions_stored_have_words() -> None:
+    """A stored plan is shown, whatever figures and codes were called when it was made."""
+    figures = {"level": 0.9, "step_low_s": 1.0, "step_high_s": 2.0, "runs": 5, "independent_runs": 3.0}
+    before = Remark("step_interval", figures | {"family": "", "basis": "new", "respects_outside": 2})
+    assert sentence(before).endswith("The range is widened because this plan is unlike all of them.")
+    assert sentence(Remark("gone_since", {"links": 3})) == "gone since: links 3"
+
+
 def test_remarks_come_back_from_their_document() -> None:
     """Numbers stay whole or broken, and lists become tuples again."""
     value = remark("rules_by_counting", fitting=2, candidates=30, rules=("a", "b"), ruled_out=(1, 2))
