@@ -135,7 +135,7 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
     optimizer: Optimizer = Field(
         _DEFAULT.optimizer,
         description="Optimizer: adam, sgd (with momentum), or for matrices of layers, beside adam for all else, "
-        "muon, adaptive_muon or lion.",
+        "muon, adaptive_muon or lion; zeroth_order has two forward passes and no gradients (MeZO).",
         examples=["adam"],
     )
     optimizer_states: OptimizerStatesDocument = Field(

@@ -49,6 +49,9 @@ def states_said(
 def refuse_optimizer(tool: str, launch: Launch, *, takes: Container[Optimizer] = ()) -> None:
     """Refuse optimizers that a tool is not told beside Adam, its default."""
     optimizer = launch.workload.optimizer
+    if not optimizer.runs_backward:
+        problem, remedy = "MeZO's authors have a trainer of their own", "run theirs with --trainer zo"
+        raise unsupported(tool, "optimizer", str(optimizer), problem, remedy)
     if optimizer is not Optimizer.ADAM and optimizer not in takes:
         remedy = "export megatron for 0.18" if optimizer.takes_matrices else "export megatron"
         raise unsupported(tool, "optimizer", str(optimizer), "it is not told so", remedy)

@@ -19,6 +19,9 @@ class Optimizer(StrEnum):
 
     ADAPTIVE_MUON = "adaptive_muon"
     """Muon whose orthogonal update is scaled element by element by a second moment (AdaMuon, arXiv 2507.11005)."""
+    ZEROTH_ORDER = "zeroth_order"
+    """Two losses along a random direction, drawn again from its seed, tell how far to go: no gradients, no states
+    (MeZO, arXiv 2305.17333, algorithm 1)."""
 
     @property
     def takes_matrices(self) -> bool:
@@ -34,6 +37,11 @@ class Optimizer(StrEnum):
     def has_second_moment(self) -> bool:
         """Whether it keeps a second moment of every parameter."""
         return self in {Optimizer.ADAM, Optimizer.ADAPTIVE_MUON}
+
+    @property
+    def runs_backward(self) -> bool:
+        """Whether it takes gradients, and not two forward passes alone."""
+        return self is not Optimizer.ZEROTH_ORDER
 
 
 class ExpertDispatch(StrEnum):

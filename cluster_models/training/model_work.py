@@ -24,7 +24,7 @@ def workload_flops_per_token(architecture: Architecture, workload: TrainingWorkl
     """FLOPs that training needs per token, which attends to the earlier ones of its own document.
 
     Forward passes of a reference model, or for log-probabilities, are needed, too.  Frozen weights have no
-    gradients; their adapters do.
+    gradients; their adapters do.  Zeroth-order training has two forward passes alone.
     """
     passes = 1 + BACKWARD_TO_FORWARD
     whole = model_flops_per_token(architecture, workload.sequence_length)
@@ -35,8 +35,8 @@ def workload_flops_per_token(architecture: Architecture, workload: TrainingWorkl
             for kind in architecture.layer_pattern
             if kind.attends
         )
-    besides = workload.roles.passes(workload.method) * whole / passes
-    return whole + besides + _adapter_flops(architecture, workload) - _frozen_flops(architecture, workload)
+    whole *= (workload.forward_passes + BACKWARD_TO_FORWARD * workload.optimizer.runs_backward) / passes
+    return whole + _adapter_flops(architecture, workload) - _frozen_flops(architecture, workload)
 
 
 def _adapter_flops(architecture: Architecture, workload: TrainingWorkload) -> float:

@@ -266,6 +266,11 @@ class TrainingWorkload:
         return None if self.adapters is None else self.adapters.frozen_weights
 
     @property
+    def forward_passes(self) -> float:
+        """Forward passes over each sequence of a step, those of frozen models and second ones of MeZO included."""
+        return 1.0 + self.roles.passes(self.method) + (not self.optimizer.runs_backward)
+
+    @property
     def one_a_micro_batch(self) -> bool:
         """Whether a micro-batch is one sequence: so Megatron-Core takes packed ones (its ``thd`` format)."""
         packed = self.lengths is not None and self.lengths.packing.joins
@@ -278,12 +283,15 @@ class TrainingWorkload:
         Megatron-Core shares narrow states out (``--use-precision-aware-optimizer``).  Beside BF16 weights its
         distributed optimizer then has remainders instead of an FP32 copy; Megatron-FSDP has an FP32 copy always.
         Its Muon and Lion share whole matrices out (``LayerWiseDistributedOptimizer``).  StreamBP has no ZeRO-3.
+        Without gradients and states there is nothing to share out but weights, which MeZO's trainer does not.
         """
         lacking = (Sharding.GRADIENTS,) * (not self.framework.gradient_sharding)
         lacking += (Sharding.PARAMETERS,) * (self.framework.stream_tokens > 0)
         offered = tuple(each for each in self.sharding if each not in lacking)
         if self.optimizer.takes_matrices:
             return tuple(each for each in offered if each is Sharding.OPTIMIZER)
+        if not self.optimizer.runs_backward:
+            return tuple(each for each in offered if each is Sharding.NONE)
         states = self.optimizer_states
         if not (states.is_narrow and self.framework.megatron_core):
             return offered

@@ -8,6 +8,7 @@ from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidWorkload
 from cluster_models.training.adapters import FrozenFormat
 from cluster_models.training.framework_choices import FreeSetting, ShardedExchange
+from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.packing import MOST_IN_SEQUENCE
 from cluster_models.training.run_settings import has_instances, switches
 
@@ -125,6 +126,27 @@ def _check_optimizer(workload: TrainingWorkload) -> None:
         raise InvalidWorkload(
             "workload.optimizer", str(workload.optimizer), "goes neither with adapters nor with fp16", "use adam"
         )
+    if not workload.optimizer.runs_backward:
+        _check_forward_alone(workload)
+
+
+def _check_forward_alone(workload: TrainingWorkload) -> None:
+    """Nothing is asked for that needs gradients, or that is not planned without them."""
+    pinned, forbidden = workload.pinned.get("pipeline", 1), workload.forbidden.get("pipeline", ())
+    tokens, precisions = workload.framework.stream_tokens, {Precision.BF16, Precision.FP16}
+    for name, given, goes, remedy in (
+        ("method", str(workload.method), workload.method is TrainingMethod.LIKELIHOOD, "use next_token"),
+        ("adapters", "adapters", workload.adapters is None, "leave them out"),
+        ("precision", str(workload.precision), workload.precision in precisions, "use bf16 or fp16"),
+        ("recompute", list(map(str, workload.recompute)), "none" in workload.recompute, "allow none"),
+        ("sharding", list(map(str, workload.sharding)), "none" in workload.sharding, "allow none"),
+        ("pinned.pipeline", pinned, pinned == 1, "pin 1 or nothing"),
+        ("forbidden.pipeline", list(forbidden), 1 not in forbidden, "allow 1"),
+        ("framework_settings.stream_tokens", tokens, not tokens, "use 0"),
+    ):
+        if not goes:
+            problem = f"is not planned for optimizer {workload.optimizer}, which runs forward alone"
+            raise InvalidWorkload(f"workload.{name}", given, problem, f"{remedy}, or use another optimizer")
 
 
 def _check_settings(workload: TrainingWorkload) -> None:

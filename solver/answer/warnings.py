@@ -58,6 +58,7 @@ def plan_warnings(
         *_scores(problem, candidate),
         *_documents(problem, candidate),
         *_adapters(problem),
+        *[remark("unmeasured_zeroth_order")] * (not problem.workload.optimizer.runs_backward),
         *_offload(candidate),
         *_gpu_kind(candidate),
         *_inside_nodes(candidate),

@@ -23,6 +23,7 @@ def figure_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
     yield from _stage_rules(plan)
     if plan.time.step_s > 0:
         yield from _throughput_rules(plan, problem)
+        yield from _forward_rules(plan, problem)
         yield from _flop_rules(plan, problem)
         yield from _interval_rules(plan)
 
@@ -66,6 +67,18 @@ def _stage_rules(plan: Plan) -> Iterator[str]:
             yield f"Stage {stage.stage} has times {times} s."
 
 
+def _forward_rules(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
+    """Zeroth-order training runs forward alone and exchanges no gradients."""
+    if str(problem.workload.optimizer) != "zeroth_order":
+        return
+    configuration = plan.configuration
+    said = configuration.degrees.pipeline, str(configuration.sharding), str(configuration.recompute)
+    if said != (1, "none", "none"):
+        yield f"Pipeline, sharding and recomputation {said} are not those of training with forward passes alone."
+    if any(stage.backward_s or stage.data_parallel_s for stage in plan.stages) or plan.time.data_exposed_s:
+        yield "The plan has a backward pass or an exchange of gradients, and is to train with forward passes alone."
+
+
 def _throughput_rules(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
     expected = problem.workload.tokens_per_step / plan.time.step_s
     if not math.isclose(plan.tokens_per_s, expected, rel_tol=SUM_TOLERANCE):
@@ -98,6 +111,8 @@ def _flop_rules(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
         low, _ = model_flops_per_token(problem.architecture, 1)
     if workload.adapters is not None:
         low, high = _beside_frozen(low, high, problem)
+    if str(workload.optimizer) == "zeroth_order":
+        low, high = low * 2 / 3, high * 2 / 3  # two passes, each as long as one of three
     tokens = workload.tokens_per_step / plan.time.step_s / plan.configuration.degrees.gpus
     if workload.adapters is None:
         tokens *= (

@@ -10,7 +10,6 @@ from typing import Final
 
 from cluster_models.fleet.jobs import FleetJob, FleetObjective, FleetProblem, Pool
 from cluster_models.fleet.plan import FleetPlan, FleetShare
-from cluster_models.model.flops import model_flops_per_token
 from cluster_models.units import HOUR
 from solver.check import check_plan
 from solver.problem import PlanningProblem
@@ -64,12 +63,12 @@ def _share_rules(share: FleetShare, job: FleetJob, pool: Pool) -> Iterator[str]:
     if gpus != share.gpus or not job.least_gpus <= gpus <= (job.most_gpus or gpus):
         yield f"{job.name} has {gpus} GPUs, outside of its limits or not those stated."
     step_s, per_step = share.plan.time.step_s, job.workload.tokens_per_step
-    flops = per_step * model_flops_per_token(job.architecture, job.workload.sequence_length)
+    flops_per_s = share.plan.model_flops_per_s_per_gpu * gpus  # the check of the plan holds it to model and method
     usd = len(share.nodes) * pool.usd_per_node_hour
     lasts_s = None if job.tokens is None else job.tokens / per_step * step_s
     stated = (share.tokens_per_s, share.flops_per_s, share.usd_per_hour, share.ends_after_s, share.usd_in_all)
     cost = None if lasts_s is None else lasts_s / HOUR * usd
-    for said, meant in zip(stated, (per_step / step_s, flops / step_s, usd, lasts_s, cost), strict=True):
+    for said, meant in zip(stated, (per_step / step_s, flops_per_s, usd, lasts_s, cost), strict=True):
         if (said is None) is not (meant is None) or not math.isclose(said or 0.0, meant or 0.0, rel_tol=1e-4):
             yield f"A figure of {job.name} is {said}, its plan makes it {meant}."
     if lasts_s is not None and job.deadline_s is not None and lasts_s > job.deadline_s * (1 + TOLERANCE):

@@ -106,6 +106,7 @@ def _state_rules(memory: StageMemory, configuration: Configuration, problem: Pla
     for what, stated, (low, high) in (
         ("weights", memory.weights_bytes, _weight_bytes(stage, configuration, problem)),
         ("optimizer states", memory.optimizer_bytes, _optimizer_bytes(stage, configuration, problem)),
+        ("gradients", memory.gradients_bytes, (0.0, 0.0 if _forward_alone(problem) else math.inf)),
     ):
         if not low * (1 - WEIGHT_TOLERANCE) <= stated <= high * (1 + WEIGHT_TOLERANCE):
             yield (
@@ -114,10 +115,18 @@ def _state_rules(memory: StageMemory, configuration: Configuration, problem: Pla
             )
 
 
+def _forward_alone(problem: PlanningProblem) -> bool:
+    return str(problem.workload.optimizer) == "zeroth_order"
+
+
 def _optimizer_bytes(stage: int, configuration: Configuration, problem: PlanningProblem) -> Interval:
     """Least and most bytes of optimizer states on one GPU of ``stage``, most with copies that a step makes."""
     workload, framework = problem.workload, problem.workload.framework
     optimizer = str(workload.optimizer)
+    if _forward_alone(problem):  # a direction, a factor times it and the sum, of the largest tensor
+        model, tensor = problem.architecture, configuration.degrees.tensor
+        table = model.hidden * model.vocabulary / tensor
+        return 0.0, 3 * 2.0 * max(table, _largest_matrix(model, configuration.degrees))
     states, own = (
         workload.optimizer_states,
         configuration.sharding is Sharding.PARAMETERS and framework.sharded_master,

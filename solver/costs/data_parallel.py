@@ -43,6 +43,11 @@ norm and for the update (8), 16-bit weight written (2).  With FP32 states 34 in 
 _WIDENING_BYTES: Final = 20.0
 """A narrow state's FP32 copy is written, read and written by the update, and read for its largest element and for
 the narrow state (Transformer Engine's ``FusedAdam``)."""
+_PERTURBING_BYTES: Final = 3.0 * 16.0 + 26.0
+"""MeZO's trainer moves weights along a direction, back past where they were, home, and updates them.  Each time it
+draws 16-bit numbers (2) and works with one operation after the other: two factors (8) and a sum (6); in the update
+two factors, decay and two sums (``zo_perturb_parameters``, ``zo_update``)."""
+_PERTURBING_KERNELS: Final = 3.0 * 4.0 + 6.0
 
 _LAYER_TENSORS: Final = 6.0
 """Parameters of a decoder layer as tensors: two norms, two products of attention and two of the MLP."""
@@ -157,12 +162,16 @@ def optimizer_s(
 
     Where every rank clips all gradients that it holds it reads them for their norm and scales them; where shards
     are copied one by one after their gather, the host pays for each tensor of the ``layers`` (n, P) and data rank.
-    Offloaded states are updated elsewhere (``host_offload``).
+    Offloaded states are updated elsewhere (``host_offload``).  Zeroth-order training passes over all weights four
+    times, by kernels of each tensor.
     """
     framework, calibration = gpu.calibration.framework, gpu.calibration
     owned = owned_parameters(batch, parameters, framework)
     common_ranks = sharing_ranks(batch, framework)[0][:, None]
     held = parameters.common + parameters.routed
+    if not workload.optimizer.runs_backward:
+        kernels = _PERTURBING_KERNELS * _LAYER_TENSORS * layers * calibration.kernel_s
+        return _PERTURBING_BYTES * held / gpu.memory_bytes_per_s + kernels + calibration.step_overhead_s
     zeroed = np.where(is_sharded(batch, Sharding.PARAMETERS)[:, None], owned, held)
     states = (1.0 - offload_share(batch, workload)) * (_step_bytes(workload) - _STEP_BYTES)
     nbytes = (_STEP_BYTES + states) * owned + framework.gradient_bytes * zeroed

@@ -31,6 +31,8 @@ from solver.costs.split_backward import calibration_under, waiting_bytes
 
 _PIECES: Final = 0.1
 """Share of memory lost in pieces: it rejects 7 of nanotron's 1,027 runs, and 84 % of those that failed."""
+_FORWARD_LOGITS: Final = 10.0
+"""Bytes of a logit at most where no gradient follows: 16 bits, an FP32 copy, and its log-softmax."""
 _SURFACES: Final = 2.0
 """Inputs and outputs of a graph that stay at their place for each layer and micro-batch in flight (Transformer
 Engine's ``make_graphed_callables``); estimated: Megatron-Bridge's page on graphs says a few GB, with a pipeline
@@ -164,10 +166,12 @@ class MemoryAccount:
         peaks = list(held_at_peaks(batch.take(first), micro_batches[first], framework))
         in_flight = peaks[0].activations
         on_rank = np.maximum(by_rank(np.atleast_2d(held_by.sum(axis=-1)), stages), 1.0)
-        stays = np.maximum(1.0 - offloaded_layers / on_rank, 0.0)[:, None]
+        learns = workload.optimizer.runs_backward
+        stays = learns * np.maximum(1.0 - offloaded_layers / on_rank, 0.0)[:, None]
         nothing = np.zeros((len(batch), stages))
         logits, last = nothing.copy(), batch.last_column(layers.shape[-2]) % stages
-        logits[:, last] = (1 + architecture.prediction_layers) * logit_bytes(architecture, sizes, framework)
+        ended = framework if learns else replace(framework, logit_bytes=min(framework.logit_bytes, _FORWARD_LOGITS))
+        logits[:, last] = (1 + architecture.prediction_layers) * logit_bytes(architecture, sizes, ended)
         pipelined = stages > 1 and workload.adapters is None
         waiting = deferred_products(framework, architecture, micro_batches.astype(np.float64), pipelined=pipelined)
         logits[:, last] += deferred_head_bytes(architecture, sizes, waiting)
@@ -229,7 +233,7 @@ class MemoryAccount:
                 )
                 for peak in peaks
             ),
-            step=step_bytes(workload) * states.owned,
+            step=step_bytes(workload) * (states.owned if learns else _largest_tensor(architecture, batch)),
             left=framework.left_step_bytes * states.owned * is_sharded(batch, Sharding.OPTIMIZER)[:, None],
             settled=settled,
             fixed=settled.total_bytes - logits - settled.limit_bytes,
@@ -338,6 +342,12 @@ class MemoryAccount:
         layers = self.layers[first] if self.layers.ndim > 2 else self.layers
         again = select_rows(policies, first).whole_layers(self.architecture, layers, self.order)
         return held_layers(again, moment.in_flight[self.alike[first]])[row]
+
+
+def _largest_tensor(architecture: Architecture, batch: CandidateBatch) -> FloatArray:
+    """(n, 1) weights of the largest tensor on one GPU, of a layer or of embedding and head."""
+    table = architecture.vocabulary * architecture.hidden / batch.tensor
+    return np.asarray(np.maximum(largest_matrix(architecture, batch), table)[:, None])
 
 
 def _share(excess_bytes: FloatArray, freed_bytes: FloatArray) -> FloatArray:

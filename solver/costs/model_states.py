@@ -52,8 +52,11 @@ class StateBytes(NamedTuple):
 def state_bytes(workload: TrainingWorkload) -> StateBytes:
     """States of a workload: two moments of Adam and adaptive Muon, one of SGD, and of Muon and Lion in layers.
 
-    FP32 training has no other weight; frameworks with ``sixteen_bit_states`` keep all in half the bytes.
+    FP32 training has no other weight; frameworks with ``sixteen_bit_states`` keep all in half the bytes.  Nothing
+    of zeroth-order training, whose 16-bit weights are the only ones.
     """
+    if not workload.optimizer.runs_backward:
+        return StateBytes(0.0, 0.0, 0.0)
     states, framework = workload.optimizer_states, workload.framework
     two = workload.optimizer.has_second_moment
     second = states.second_moment.nbytes * two
@@ -68,7 +71,12 @@ def state_bytes(workload: TrainingWorkload) -> StateBytes:
 
 
 def step_bytes(workload: TrainingWorkload) -> float:
-    """Bytes per owned parameter that are alive while the optimizer steps, FP32 copies of narrow states included."""
+    """Bytes per owned parameter that are alive while the optimizer steps, FP32 copies of narrow states included.
+
+    Without a backward pass of the largest tensor alone: its direction, a factor times that and the sum in 16 bits.
+    """
+    if not workload.optimizer.runs_backward:
+        return 6.0
     return workload.framework.step_bytes + _WIDENED_BYTES * workload.optimizer_states.widened
 
 
@@ -124,7 +132,7 @@ def model_states(
         sharded = weight_bytes * np.minimum(whole, owned + gathered)
     master = np.where(zero3 & framework.sharded_master, 0.0, kept.master)
     gradient_bytes = max(framework.gradient_bytes, workload.precision.activation_bytes if fp32 else 0.0)
-    gradient_bytes += framework.own_gradient_bytes
+    gradient_bytes = (gradient_bytes + framework.own_gradient_bytes) * workload.optimizer.runs_backward
     copies = workload.roles.frozen(workload.method) * (workload.adapters is None)
     reference = copies * weight_bytes * np.where(zero3, owned, whole)
     critics = workload.roles.trained - 1

@@ -35,9 +35,9 @@ class Seconds:
         weight = None if self.weight is None else self.weight[:, None] * layers
         return Seconds(self.forward[:, None] * layers, self.backward[:, None] * layers, weight)
 
-    def with_reference(self, passes: float) -> Seconds:
-        """With ``passes`` forward passes, of which the backward pass follows the last."""
-        return Seconds(self.forward * passes, self.backward, self.weight)
+    def of_step(self, passes: float, *, backward: bool) -> Seconds:
+        """With ``passes`` forward passes, of which the ``backward`` pass follows the last if there is one."""
+        return Seconds(self.forward * passes, self.backward if backward else 0.0 * self.backward, self.weight)
 
     def then(self, seconds: FloatArray) -> Seconds:
         """With ``seconds`` of recomputation in backward, in each of its parts where they run apart.

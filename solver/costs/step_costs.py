@@ -188,7 +188,7 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     micro_batches = workload.global_batch / (batch.data * batch.micro_batch)
     pipelined = stages > 1 and workload.adapters is None
     waiting = deferred_products(calibration.framework, architecture, micro_batches, pipelined=pipelined)
-    passes = 1.0 + workload.roles.passes(workload.method)
+    passes, learns = workload.forward_passes, workload.optimizer.runs_backward
     once = _chunks(
         ends,
         architecture,
@@ -202,7 +202,8 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     )
     repeated = (again.compute, again.tensor, again.context, again.expert)
     compute, tensor, context, expert = (
-        each.then(more).with_reference(passes) * slow[:, None] for each, more in zip(once, repeated, strict=True)
+        each.then(more).of_step(passes, backward=learns) * slow[:, None]
+        for each, more in zip(once, repeated, strict=True)
     )
     forward = compute.forward + tensor.forward + context.forward + expert.forward
     backward = compute.backward + tensor.backward + context.backward + expert.backward
@@ -250,17 +251,17 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
         context_s=context.forward + context.backward,
         expert_s=expert.forward + expert.backward,
         transfer_bytes=(passes + 1.0) / 2.0 * sizes.element_bytes * architecture.hidden * sizes.shard_tokens,
-        context_traffic=joined_traffic(parts.context, layers, again.attention).with_reference(passes),
-        expert_traffic=joined_traffic(parts.expert, layers, again.dispatch).with_reference(passes),
-        parameter_traffic=gathers.cross(every).with_reference(passes),
+        context_traffic=joined_traffic(parts.context, layers, again.attention).of_step(passes, backward=learns),
+        expert_traffic=joined_traffic(parts.expert, layers, again.dispatch).of_step(passes, backward=learns),
+        parameter_traffic=gathers.cross(every).of_step(passes, backward=learns),
         reduce_passes=reductions * reduce_passes,
         gather_passes=gather_passes,
         gather_ranks=gather_ranks,
         expert_gather_ranks=expert_gather_ranks,
-        tail_transfers=tail_transfers(batch, calibration, domain),
-        reduce_bytes=buffers.reduce,
+        tail_transfers=learns * tail_transfers(batch, calibration, domain),
+        reduce_bytes=learns * buffers.reduce,
         gather_bytes=buffers.gather,
-        expert_reduce_bytes=buffers.expert_reduce,
+        expert_reduce_bytes=learns * buffers.expert_reduce,
         expert_gather_bytes=buffers.expert_gather,
         reduce_hidden_s=calibration.data_overlap
         * (reductions * reduction_overlaps(batch, calibration.framework))[:, None]

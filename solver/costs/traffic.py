@@ -70,9 +70,10 @@ class CrossTraffic:
     backward_hidden_s: FloatArray
     window: Window = NO_WINDOW
 
-    def with_reference(self, passes: float) -> CrossTraffic:
-        """With ``passes`` forward passes, as in ``Seconds``."""
-        return replace(self, forward_count=self.forward_count * passes)
+    def of_step(self, passes: float, *, backward: bool) -> CrossTraffic:
+        """With ``passes`` forward passes, and one ``backward`` or none, as in ``Seconds``."""
+        counts = self.forward_count * passes, self.backward_count * backward
+        return replace(self, forward_count=counts[0], backward_count=counts[1])
 
     def by_event(self, order: PipelineSchedule) -> tuple[tuple[FloatArray, FloatArray], ...]:
         """Counts (n, C) and hidden seconds (n,) of each kind of event under a schedule (``solver.orders``)."""

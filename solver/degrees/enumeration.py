@@ -146,7 +146,8 @@ def _grids(
                 continue
             for pipeline in _allowed(workload, "pipeline", _divisors(world // cell)):
                 data = world // cell // pipeline
-                most = 1 if must_offload_layers(workload) else architecture.layers
+                alone = must_offload_layers(workload) or not workload.optimizer.runs_backward
+                most = 1 if alone else architecture.layers
                 if pipeline <= most and workload.global_batch % data == 0 and _allowed(workload, "data", [data]):
                     yield Grid(tensor, context, pipeline, data)
 

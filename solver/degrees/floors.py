@@ -90,7 +90,8 @@ def floors_s(problem: PlanningProblem, gpu: GpuKind, gpus: IntArray, gpus_per_no
     """(n,) seconds that no step on ``gpus`` (n,) takes less than: the layers' matrix products at full rate.
 
     Each runs three times, once forward and twice backward, or once backward where weights are frozen, and once more
-    in a reference model.  Head, attention scores, transfers and everything bound by memory come on top.
+    in a reference model; or twice forward alone (MeZO).  Head, attention scores, transfers and everything bound by
+    memory come on top.
     """
     architecture, workload = problem.architecture, problem.workload
     calibration = calibration_of(gpu, workload.framework, problem.fitted)
@@ -100,7 +101,8 @@ def floors_s(problem: PlanningProblem, gpu: GpuKind, gpus: IntArray, gpus_per_no
         routed = part.routed_experts * min(1.0, calibration.expert_imbalance)
         per_token += layers * (part.attention_projections + part.dense_mlp + part.shared_experts + routed)
     rate = processor(gpu, workload.precision, calibration).matmul_flops * max(1.0, calibration.grouped_share)
-    products = 1 + BACKWARD_TO_FORWARD + workload.roles.passes(workload.method) - (workload.adapters is not None)
+    backward = BACKWARD_TO_FORWARD * workload.optimizer.runs_backward
+    products = workload.forward_passes + backward - (workload.adapters is not None)
     flops = products * per_token * least_step_tokens(workload)
     return np.asarray(straggling(gpus / gpus_per_node, calibration) * flops / (rate * gpus))
 

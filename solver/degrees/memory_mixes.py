@@ -50,7 +50,7 @@ def _mixes(architecture: Architecture, workload: TrainingWorkload) -> tuple[Mix,
     if workload.pinned.get(name) or 0 in workload.forbidden.get(name, ()):
         return ()
     found = [NOTHING] * (Recompute.NONE in workload.recompute)
-    if must_offload_layers(workload):
+    if must_offload_layers(workload) or not workload.optimizer.runs_backward:
         return tuple(found)
     if Recompute.SELECTIVE in workload.recompute:
         found += [Mix(SELECTIVE, code) for code in _module_codes(architecture, workload)]
@@ -59,7 +59,8 @@ def _mixes(architecture: Architecture, workload: TrainingWorkload) -> tuple[Mix,
 
 def _may_repeat_layers(workload: TrainingWorkload) -> bool:
     """Whether whole layers may run again, which graphs of parts of them exclude (``TransformerConfig``)."""
-    return Recompute.FULL in workload.recompute and workload.framework.cuda_graphs is not CudaGraphs.PARTIAL
+    allowed = Recompute.FULL in workload.recompute and workload.optimizer.runs_backward
+    return allowed and workload.framework.cuda_graphs is not CudaGraphs.PARTIAL
 
 
 def limits_of(problem: PlanningProblem, most: int) -> list[int]:

@@ -174,6 +174,8 @@ WARNINGS: Final[Mapping[str, Words]] = {
     "scores_in_memory": _scores_in_memory,
     "unmeasured_adapters": "No training run with adapters ({adapters}) was fitted: their products, and what frozen "
     "weights leave out, are priced by the formulas of other products.",
+    "unmeasured_zeroth_order": "No step of zeroth-order training was fitted, and random numbers are priced by "
+    "their bytes alone: steps of small batches may take longer than said, beyond the interval.",
     "estimated_host": "Each {gpu_kind} counts {memory_bytes:gib} of its node's memory, {memory_bytes_per_s:gbytes} "
     "of its bandwidth and a link of {link_bytes_per_s:gbytes}; what nodes do not state under host is estimated "
     "({source}).",

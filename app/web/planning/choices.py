@@ -103,6 +103,7 @@ class Choices:
         (Optimizer.MUON, "Muon"),
         (Optimizer.LION, "Lion"),
         (Optimizer.ADAPTIVE_MUON, "adaptive Muon"),
+        (Optimizer.ZEROTH_ORDER, "zeroth-order (MeZO)"),
     )
     moments: Options = (
         (MomentFormat.FP32, "FP32"),

@@ -17,6 +17,9 @@ from cluster_models.errors import InvalidInput
 from cluster_models.fleet.jobs import FleetJob, FleetObjective, FleetProblem, Pool
 from cluster_models.fleet.plan import FleetPlan, NoFleetPlan, NoFleetReason
 from cluster_models.model.architecture import Architecture
+from cluster_models.training.framework_choices import Optimizer
+from cluster_models.training.frameworks import framework
+from cluster_models.training.methods import TrainingMethod
 from cluster_models.training.plan import NoPlan, StopReason
 from cluster_models.training.workload import TrainingWorkload
 from solver import search
@@ -211,6 +214,24 @@ def test_a_search_that_is_cancelled_before_any_plan_says_that_it_found_none() ->
     found = plan_fleet(problem, OPTIONS, on_progress=told.append, is_cancelled=lambda: bool(told))
     assert isinstance(found, NoFleetPlan)
     assert found.reason is NoFleetReason.NOT_FOUND
+
+
+def test_work_counts_the_passes_of_a_job() -> None:
+    """Four of equal work with a reference model beside, two without gradients; the checker counts alike."""
+    jobs = []
+    for name, changes in (
+        ("dpo", {"method": TrainingMethod.DPO}),
+        ("mezo", {"optimizer": Optimizer.ZEROTH_ORDER}),
+    ):
+        job = _job(name)
+        workload = replace(job.workload, framework=framework("transformers-2025"), **changes)  # type: ignore[arg-type]  # each fits
+        jobs.append(replace(job, workload=workload))
+    problem = FleetProblem((_pool(2),), tuple(jobs))
+    found = plan_fleet(problem, OPTIONS)
+    assert isinstance(found, FleetPlan)
+    assert len(found.shares) == 2
+    assert check_fleet(found, problem) == ()
+    assert flops_per_step(jobs[0]) == pytest.approx(2.0 * flops_per_step(jobs[1]))
 
 
 def test_the_checker_sees_what_is_wrong() -> None:
