@@ -21,6 +21,7 @@ from app.documents.placement_rules import PlacementRulesDocument
 from app.documents.reading import (
     Count,
     FieldProblem,
+    Flag,
     InvalidDocument,
     Number,
     Positive,
@@ -240,7 +241,7 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
         description="Power cap of GPUs whose board has more (nvidia-smi -pl); absent: none.",
         examples=[None],
     )
-    choose_power_caps: bool = Field(
+    choose_power_caps: Flag = Field(
         _DEFAULT.choose_power_caps,
         description="In plans: whether the search may cap all GPUs, at 85, 70 or 60 % of their board's power.",
         examples=[False],
@@ -281,7 +282,7 @@ class WorkloadDocument(ValueDocument[TrainingWorkload]):
         "of the training state still alive.",
         examples=[{"node": 1}],
     )
-    memory_checkpoint: bool = Field(
+    memory_checkpoint: Flag = Field(
         _DEFAULT.memory_checkpoint,
         description="The newest checkpoint of each node also lies in the memory of the plan's next host, which "
         "counts as a copy.",

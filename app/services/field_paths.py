@@ -20,4 +20,5 @@ def errors_under(prefix: str) -> Iterator[None]:
 
 
 def _under(prefix: str, field: str) -> str:
-    return field if field == prefix or field.startswith(f"{prefix}.") else f"{prefix}.{field}"
+    part = prefix.rpartition(".")[2]
+    return prefix + field.removeprefix(part) if f"{field}.".startswith(f"{part}.") else f"{prefix}.{field}"

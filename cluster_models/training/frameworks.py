@@ -296,7 +296,9 @@ class Framework:
         Fact("Sharded weights gathered in INT8, their gradients scattered in INT4, or both.", setting=True),
     ]
     streams_layers: Annotated[bool, Fact("Layers may run again and backward by chunks of a sequence (StreamBP).")]
-    stream_tokens: Annotated[int, Fact("Tokens of such a chunk; 0: whole sequences.", most=1e9, setting=True)]
+    stream_tokens: Annotated[
+        int, Fact("Tokens of a chunk that layers run by (StreamBP); 0: whole sequences.", most=1e9, setting=True)
+    ]
     whole_logits: Annotated[bool, Fact("Tensor ranks gather the logits before the loss.")]
     cuda_graphs: Annotated[
         CudaGraphs,

@@ -7,7 +7,7 @@ policy's shape and cut as it is, on the same GPUs in turns (veRL's roles in one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from cluster_models.errors import InvalidWorkload
@@ -47,13 +47,16 @@ class Roles:
         return (method.more_passes + self.critic + self.reward_model) / self.steps
 
     def check(self, method: TrainingMethod, *, goes: bool) -> None:
-        """Raise ``InvalidWorkload`` where the method has no such roles, or all else does not go with them."""
+        """Raise ``InvalidWorkload`` where the method has no such roles, or all else does not (``goes``)."""
         if not 1 <= self.epochs <= MOST_EPOCHS:
             raise InvalidWorkload("workload.roles.epochs", self.epochs, f"must lie in 1..{MOST_EPOCHS}")
         if self != NO_ROLES and not (method.is_policy and goes):
-            problem = "go with updates of a whole policy alone, whose states stay on the GPUs"
-            remedy = "leave them out, or adapters and offload; and use method: policy"
-            raise InvalidWorkload("workload.roles", str(method), problem, remedy)
+            problem, remedy = f"go with updates of a policy, not with method {method}", "use method: policy"
+            if method.is_policy:
+                problem = "go with a whole policy alone, whose states stay on the GPUs"
+                remedy = "leave adapters and offload out"
+            given = {name: value for name, value in asdict(self).items() if value != getattr(NO_ROLES, name)}
+            raise InvalidWorkload("workload.roles", given, problem, f"{remedy}, or leave roles out")
 
 
 NO_ROLES: Final = Roles()

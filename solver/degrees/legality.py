@@ -313,15 +313,20 @@ def _check_stream(problem: PlanningProblem) -> None:
     workload, model = problem.workload, problem.architecture
     if not workload.framework.stream_tokens:
         return
-    reasons = {
-        "is known of dense layers with attention": model.experts is not None
-        or not all(kind.attends for kind in model.layer_kinds),
-        "goes with recompute full alone": {*workload.recompute} != {Recompute.FULL},
-        "goes with sharding none, optimizer or gradients (DeepSpeed's stages 1 and 2)": not workload.shardings,
-    }
-    if reason := next((words for words, holds in reasons.items() if holds), ""):
-        field = "workload.framework_settings.stream_tokens"
-        raise InvalidWorkload(field, workload.framework.stream_tokens, reason, "use 0, or change the other")
+    has_others = model.experts is not None or not all(kind.attends for kind in model.layer_kinds)
+    reasons = (
+        (has_others, "is known of dense layers with attention", "plan another model"),
+        ({*workload.recompute} != {Recompute.FULL}, "goes with recompute full alone", "allow recompute full alone"),
+        (
+            not workload.shardings,
+            "goes with sharding none, optimizer or gradients (DeepSpeed's stages 1 and 2)",
+            "allow one of them",
+        ),
+    )
+    for holds, reason, remedy in reasons:
+        if holds:
+            field = "workload.framework_settings.stream_tokens"
+            raise InvalidWorkload(field, workload.framework.stream_tokens, reason, f"use 0, or {remedy}")
 
 
 def _check_expert_tensor(problem: PlanningProblem) -> None:

@@ -36,7 +36,8 @@ def check_offload(problem: PlanningProblem) -> None:
     if not offload_percents(workload) and not stage_three_codes(workload, Sharding.PARAMETERS):
         for place in STAGE_THREE:
             if place in workload.offload and (refusal := stage_three_refusal(workload, place)):
-                raise InvalidWorkload(field, value, refusal, "docs/memory_options.md says who offloads what")
+                remedy = "change that, or add none; docs/memory_options.md says who offloads what"
+                raise InvalidWorkload(field, value, refusal, remedy)
         reason = f"{framework.name} offloads all optimizer states or none, of those not forbidden"
         raise InvalidWorkload(field, value, reason, f"use {WHOLE_OFFLOAD}")
     usable = [sharding for sharding in Sharding if offloads_with(framework.optimizer_offload, sharding)]

@@ -169,12 +169,12 @@ def test_a_critic_has_all_that_the_policy_has_and_a_reward_model_weights(shardin
 def test_roles_are_of_whole_policies_alone() -> None:
     """Named at their field, beside next tokens, adapters and states that leave the GPUs."""
     bridge = replace(PLAIN, framework=framework("megatron-bridge-26.02"), method=TrainingMethod.POLICY)
-    for changes in (
-        {"method": TrainingMethod.LIKELIHOOD},
-        {"offload": (Offload.NONE, Offload.OPTIMIZER)},
-        {"roles": Roles(epochs=0)},
+    for changes, remedy in (
+        ({"method": TrainingMethod.LIKELIHOOD}, r"'epochs': .*use method: policy"),
+        ({"offload": (Offload.NONE, Offload.OPTIMIZER)}, "leave adapters and offload out"),
+        ({"roles": Roles(epochs=0)}, "epochs: must lie"),
     ):
-        with pytest.raises(InvalidWorkload, match=r"workload\.roles"):
+        with pytest.raises(InvalidWorkload, match=rf"workload\.roles.*{remedy}"):
             replace(bridge, **{"roles": PPO} | changes)
 
 

@@ -107,7 +107,7 @@ def test_a_plan_streams_where_nothing_else_fits() -> None:
     ("changes", "reason"),
     [
         ({"model": SPARSE}, "dense layers"),
-        ({"recompute": tuple(Recompute)}, "recompute full alone"),
+        ({"recompute": tuple(Recompute)}, "allow recompute full alone"),
         ({"sharding": (Sharding.PARAMETERS,)}, "stages 1 and 2"),
     ],
 )

@@ -134,6 +134,7 @@ def test_a_workload_survives_its_document(workload: TrainingWorkload) -> None:
         ({"recompute": []}, "is empty"),
         ({"memory_headroom_fraction": 6}, "must be less than 1"),
         ({"max_gpu": 8}, "did you mean 'max_gpus'?"),
+        ({"choose_power_caps": 2}, "choose_power_caps: must be true or false, not a number"),
         ({"pinned": {"tensor": 0}}, "pinned.tensor: must be at least 1"),
         ({"global_batch_sequences": 10**7}, "global_batch_sequences: must be at most 131072"),
         ({"sequence_length": 10**12}, "sequence_length: must be at most 100000000"),
