@@ -13,8 +13,6 @@ from numba.core import caching, types
 from numba.core.typing.templates import builtin_registry
 from numba.np import arrayobj
 
-from solver.kernel_parts import PartCompiler
-
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
 
@@ -48,12 +46,12 @@ def inner(function: _Function) -> _Function:
 
     To take apart the arrays that Python may pass costs the compiler as much as most functions do.
     """
-    return _compiled(function, cache=True, no_cpython_wrapper=True, pipeline_class=PartCompiler)
+    return _compiled(function, cache=True, no_cpython_wrapper=True)
 
 
 def enclosed(function: _Function) -> _Function:
     """An inner kernel that calls what the function around it was given; its code is kept with its callers."""
-    return _compiled(function, error_model="numpy", no_cpython_wrapper=True, pipeline_class=PartCompiler)
+    return _compiled(function, error_model="numpy", no_cpython_wrapper=True)
 
 
 def inlined(function: _Function) -> _Function:

@@ -1,7 +1,7 @@
 """Compiled: a map of one layer under moves of its slots, and the loads of ranks that follow.
 
-Letters: W workloads, E experts, G ranks, N nodes, s slots of a rank.  Shares are scaled so that balanced ranks all
-carry 1.
+Letters: W workloads, E experts, G ranks, N nodes, s slots of a rank.  Shares are scaled so that every rank of
+a balanced map carries 1.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from solver import kernel_parts, kernels
+from solver import kernels
 from solver.candidates import FloatArray
 from solver.kernels import kernel
 
@@ -40,8 +40,7 @@ def test_a_caller_is_compiled_anew_after_a_change_in_the_file_of_its_callee(tmp_
     package = tmp_path / "solver"
     package.mkdir()
     (package / "__init__.py").touch()
-    for module in (kernels, kernel_parts):
-        shutil.copy(module.__file__, package)
+    shutil.copy(kernels.__file__, package)
     (package / "compiled_caller.py").write_text(CALLER)
     printed = []
     for value in (1, 5):
