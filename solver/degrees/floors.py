@@ -26,9 +26,11 @@ from solver.costs.layer_counts import all_layers
 from solver.costs.least_memory import least_bytes
 from solver.costs.straggling import straggling
 from solver.degrees.enumeration import Shape, families_of
+from solver.degrees.memory_mixes import FULL, Mix, with_mix
+from solver.degrees.mix_rivals import overlaps
 from solver.degrees.priced import worlds_on
 from solver.degrees.row_groups import MOST_CELLS
-from solver.degrees.stage_costs import costs_of, micro_batches_of
+from solver.degrees.stage_costs import LayersByKind, costs_of, layers_by_kind, micro_batches_of
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
 
@@ -138,7 +140,8 @@ def family_floors(problem: PlanningProblem, fabric: Fabric, families: CandidateB
     """(n,) objective that no member of each family beats.
 
     The work of all ranks does not depend on how layers are spread, so that pipelines are priced as if they had two
-    ranks; that can only make them faster, for fewer GPUs straggle less and fewer transfers leave a domain.
+    ranks; that can only make them faster, for fewer GPUs straggle less and fewer transfers leave a domain.  Where
+    dispatch runs beside compute, members that dispatch again do without, which may be quicker.
     """
     floors = np.empty(len(families))
     problem = _evenly_dealt(problem)
@@ -156,8 +159,11 @@ def family_floors(problem: PlanningProblem, fabric: Fabric, families: CandidateB
             short = replace(
                 batch, pipeline=np.full(len(own), ranks, dtype=np.int64), schedule=np.zeros_like(batch.schedule)
             )
-            costs = costs_of(problem, fabric, short, layers, kinds)
-            work_s = (costs.forward_s + costs.backward_s).sum(axis=1)
+            known: list[LayersByKind | None] = [None]
+            if overlaps(problem, short).any():
+                known.append(layers_by_kind(problem, fabric, with_mix(short, Mix(FULL)), frozenset()))
+            costs = [costs_of(problem, fabric, short, layers, kinds, each) for each in known]
+            work_s = np.minimum.reduce([(each.forward_s + each.backward_s).sum(axis=1) for each in costs])
             gpus = batch.tensor * batch.context * batch.data * batch.pipeline
             weight = _weight(problem.workload.objective, fabric.gpu, gpus)
             mean_s = work_s / batch.pipeline * micro_batches_of(batch, problem.workload)

@@ -21,6 +21,7 @@ from solver.costs.calibration import calibration_of
 from solver.costs.least_memory import least_bytes
 from solver.degrees import promising
 from solver.degrees.floors import family_floors, family_sizes, worlds
+from solver.degrees.memory_mixes import NOTHING, with_mix
 from solver.degrees.priced import PricedCandidates, enumeration_of, price_candidates, worlds_on
 from solver.degrees.promising import price_fitting, price_promising
 from solver.degrees.row_groups import count_of, groups
@@ -109,7 +110,7 @@ def test_floors_spare_prices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("case", PROBLEMS)
 def test_no_price_is_below_its_floors(case: str) -> None:
-    """Floors of world and family, whatever the virtual stages; and the memory that a grid holds at least."""
+    """Floors of world and family, which runs nothing again; and the memory that a grid holds at least."""
     asked = PROBLEMS[case]
     usable, priced = fabrics_of(asked), every_price(asked)
     batch = priced.batch
@@ -120,7 +121,7 @@ def test_no_price_is_below_its_floors(case: str) -> None:
         own = np.flatnonzero(priced.fabric == index)
         rows = batch.take(own)
         assert (objective[own] >= [floor_of[index, int(size)] for size in gpus[own]]).all()
-        assert (objective[own] >= family_floors(asked, fabric, rows)).all()
+        assert (objective[own] >= family_floors(asked, fabric, with_mix(rows, NOTHING))).all()
         limit = fabric.gpu.memory_bytes * (1 - asked.workload.memory_headroom)
         for part in groups(rows):
             held = least_bytes(
