@@ -27,11 +27,10 @@ def _compiled(function: _Function, **options: object) -> _Function:
 
 def _by_kind(template: Callable[..., Any]) -> Callable[..., Any]:
     """``template`` for kinds of arguments: Numba would compile anew for each ``0`` and ``True`` of a call."""
+    kind_of: Callable[[Any], Any] = types.unliteral
 
     def of_kinds(arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        return template(
-            tuple(map(types.unliteral, arguments)), {name: types.unliteral(kind) for name, kind in named.items()}
-        )
+        return template(tuple(map(kind_of, arguments)), {name: kind_of(kind) for name, kind in named.items()})
 
     return of_kinds
 
