@@ -74,30 +74,30 @@ def settle(
     closed = served.workload.concurrency is not None
     room = np.where(most.meets, most.concurrency if closed else most.requests_per_s, 0.0)
     loads = np.array([each.load for each in own]) if wanted.is_exact else room
-    if goal.objective is ServingObjective.ENERGY:
-        loads = _consolidated(groups, loads, room)
+    saves_energy = goal.objective is ServingObjective.ENERGY
+    if saves_energy:
+        loads = consolidated(groups, loads, room)
     if not wanted.is_exact and goal.objective is not ServingObjective.GOODPUT:
         loads = room * min(1.0, wanted.load / max(float(room.sum()), 1e-12))
     at = (closed_at if closed else open_at)(served, prices.cases, np.arange(len(groups)), loads)
     rows = np.arange(len(groups))
     drawn = 0.0
-    if goal.objective is ServingObjective.ENERGY:
+    if saves_energy:
         drawn = float(drawn_watts_at(prices.cases, groups, tuple(distinct), rows, at.requests_per_s).sum())
-    holds = wanted.is_exact or float(room.sum()) >= wanted.load * (1 - TOLERANCE)
+    carried = float((loads if saves_energy else room).sum())
+    holds = carried >= wanted.load * (1 - TOLERANCE) or (wanted.is_exact and not saves_energy)
     return Settled(
         own,
         tuple(zones),
         at,
         most,
-        drawn
-        if goal.objective is ServingObjective.ENERGY
-        else _objective(served, own, at if is_exact(served, goal) else most, zones, goal),
+        drawn if saves_energy else _objective(served, own, at if is_exact(served, goal) else most, zones, goal),
         is_sound=bool(holds and at.meets.all()),
     )
 
 
-def _consolidated(groups: Sequence[Group], loads: FloatArray, room: FloatArray) -> FloatArray:
-    """``loads`` (G,) of equal groups moved to the first of them, up to their ``room``.
+def consolidated(groups: Sequence[Group], loads: FloatArray, room: FloatArray) -> FloatArray:
+    """``loads`` (G,) of equal groups moved to the first of them, up to their ``room``; beyond it, to any others.
 
     Power is concave in the rate, so that a busy group and an idle one draw less than two half busy ones.
     """
@@ -109,6 +109,10 @@ def _consolidated(groups: Sequence[Group], loads: FloatArray, room: FloatArray) 
         for row, low in zip(own, least.tolist(), strict=True):
             found[row] = min(low + left, max(float(room[row]), low))
             left -= float(found[row]) - low
+    left = float((loads - found).sum())  # own links may carry less than those that loads were found for
+    for row in np.flatnonzero(found < room).tolist():
+        more = min(max(left, 0.0), float(room[row] - found[row]))
+        found[row], left = found[row] + more, left - more
     return found
 
 

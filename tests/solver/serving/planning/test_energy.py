@@ -17,6 +17,7 @@ from solver.serving.planning.islands import site_of
 from solver.serving.planning.offers import offers_of, priced
 from solver.serving.planning.pricing import drawn_watts_at, open_at
 from solver.serving.planning.program import Duals
+from solver.serving.planning.settle import consolidated
 from solver.serving.planning.zones import zones_of
 from tests.solver.serving.planning.problems import CHAT, OPTIONS, nodes, problem, served, sound_plan
 
@@ -87,3 +88,11 @@ def test_the_plan_of_a_split_cluster_draws_less_than_that_of_fewest_gpus() -> No
         plan_serving(problem(nodes(1), served(**CHAT), objective="energy"), OPTIONS)
     with pytest.raises(InvalidWorkload, match="asks for requests_per_s"):
         plan_serving(replace(problem(nodes(1), load, served(**CHAT)), goal=least.goal), OPTIONS)
+
+
+def test_load_beyond_the_room_of_equal_groups_moves_to_others() -> None:
+    """The first of two equal groups is filled; none is lost while any has room."""
+    groups, loads = ("one", "other", "one"), np.array([6.0, 5.0, 4.0])
+    assert consolidated(groups, loads, np.array([8.0, 7.0, 1.0])) == pytest.approx([8.0, 6.0, 1.0])
+    assert consolidated(groups, loads, np.array([8.0, 5.5, 1.0])) == pytest.approx([8.0, 5.5, 1.0])
+    assert consolidated(groups, loads, np.array([12.0, 7.0, 8.0])) == pytest.approx([9.6, 5.0, 0.4])
