@@ -45,7 +45,9 @@ LIGHT: Final = 1e-3
 """The least, over the same."""
 RATES: Final = (0.05, 0.2, 0.4, 0.6, 0.75, 0.87, 0.95, 1.0)
 """Arrivals, as shares of the highest, between which what a group does is taken as a straight line."""
-BEST_LOADS: Final = 60
+SCARCE: Final = (1e-6, 1e-3, 0.01, 0.025)
+"""Further ones, where what a group does changes most: power drawn rises with a root of the rate."""
+BEST_LOADS: Final = 100
 """Loads at which groups that take the same parts of islands are compared."""
 
 
@@ -83,7 +85,7 @@ def demand(served: ServedModel, goal: ServingGoal) -> Demand:
     assert load is not None  # a workload has one of them
     if goal.objective is ServingObjective.GOODPUT:
         load = 0.0
-    return Demand(load, shares_load(served, goal))
+    return Demand(load, shares_load(served, goal), goal.objective is ServingObjective.ENERGY)
 
 
 def priced(model: int, served: ServedModel, site: Site, zones: Sequence[Zone], goal: ServingGoal) -> Priced:
@@ -217,14 +219,22 @@ def _drawing(prices: Priced, able: IntArray, zones: Sequence[Zone]) -> Iterator[
     cases, groups = prices.cases, prices.groups
     assert cases is not None  # there are groups
     return open_offers(
-        prices, able, lambda rows, points: drawn_watts_at(cases, groups, zones, rows, points.requests_per_s)
+        prices,
+        able,
+        lambda rows, points: drawn_watts_at(cases, groups, zones, rows, points.requests_per_s),
+        (*SCARCE, *RATES),
     )
 
 
-def open_offers(prices: Priced, able: IntArray, cost: Callable[[IntArray, Points], FloatArray]) -> Iterator[Offer]:
-    """Offers of groups ``able`` at rates up to the highest within the limits, or up to the load where that is less.
+def open_offers(
+    prices: Priced,
+    able: IntArray,
+    cost: Callable[[IntArray, Points], FloatArray],
+    shares: tuple[float, ...] = RATES,
+) -> Iterator[Offer]:
+    """Offers of groups ``able`` at ``shares`` of the highest rate within the limits, or of the load where less.
 
-    ``cost`` (P,) of groups (P,) at points.
+    ``cost`` (P,) of groups (P,) at points.  Rates below one that misses the limits are left out.
     """
     assert prices.cases is not None  # there are groups
     load = prices.served.workload.requests_per_s
@@ -233,13 +243,13 @@ def open_offers(prices: Priced, able: IntArray, cost: Callable[[IntArray, Points
     able, most = able[top.meets], np.minimum(top.requests_per_s[top.meets], load)
     if not len(able):
         return
-    loads = np.outer(most, RATES)
-    rows = np.repeat(np.arange(len(able)), len(RATES))
+    loads = np.outer(most, shares)
+    rows = np.repeat(np.arange(len(able)), len(shares))
     points = open_at(prices.served, take_cases(prices.cases, able), rows, loads.ravel())
     costs = cost(able[rows], points).reshape(loads.shape)
-    meets = points.meets.reshape(loads.shape).all(axis=1)
+    meets = np.logical_and.accumulate(points.meets.reshape(loads.shape)[:, ::-1], axis=1).sum(axis=1)
     for row in np.flatnonzero(meets):
-        yield Offer(prices.groups[able[row]], loads[row], costs[row])
+        yield Offer(prices.groups[able[row]], loads[row, -meets[row] :], costs[row, -meets[row] :])
 
 
 def _at_loads(prices: Priced, able: IntArray) -> list[Offer]:
@@ -265,6 +275,8 @@ def cheapest_at_some_load(offers: Sequence[Offer]) -> list[Offer]:
         alike[offer.group.zone, offer.group.slots].append(offer)
     kept = []
     for members in alike.values():
-        costs = np.array([np.interp(grid, each.loads, each.costs, right=np.inf) for each in members])
+        # beyond the most of one another that takes a little more has no rival
+        at = np.union1d(grid, [each.loads[-1] for each in members])
+        costs = np.array([np.interp(at, each.loads, each.costs, right=np.inf) for each in members])
         kept += [members[best] for best in np.unique(costs.argmin(axis=0))]
     return kept

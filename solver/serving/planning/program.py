@@ -6,6 +6,7 @@ Letters: j groups, l loads of a group, z zones, k classes of islands, q sizes (G
     a[j,l]      of them, at load l (where requests in flight are given); real
     u[k,z,q]    parts of q GPUs that groups of zone z take in islands of class k, whole
     y[k,p]      islands of class k cut after pattern p, whole
+    b[j,l]      1 where one group j runs between loads l and l + 1, where costs are concave in the load
 
     min  sum_j cost[j] n[j] + sum_jl cost[j,l] a[j,l]
     s.t. sum_l a[j,l] = n[j]                                         a group runs at some load
@@ -17,7 +18,11 @@ Letters: j groups, l loads of a group, z zones, k classes of islands, q sizes (G
          sum_j gpus[j] n[j] <= max_gpus,  and so for power, and for the cost of a plan that is as good
 
 Islands of more than ``MOST_CUT`` GPUs are cut freely: sum_zq q u[k,z,q] <= GPUs, an island a class.  A real share
-of ``a`` says that the mean load of a group lies between two of those priced.
+of ``a`` says that the mean load of a group lies between two of those priced.  Concave costs are least where all
+groups of a model but one run at their most, T, and that one between two neighbouring loads:
+
+    sum_jl b[j,l] <= 1,   a[j,l] <= b[j,l-1] + b[j,l]  (l < T),
+    sum_{l<T-1} b[j,l] <= sum_{l<T} a[j,l] <= sum_{l<T} b[j,l]
 """
 
 from __future__ import annotations
@@ -54,11 +59,12 @@ class Offer:
 class Demand:
     """Load of one model; ``is_exact`` where groups share it out, else what they must be able to take at least.
 
-    0: whatever one group takes.
+    0: whatever one group takes.  ``is_concave``: costs rise less the higher a group's load.
     """
 
     load: float
     is_exact: bool
+    is_concave: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +151,8 @@ def build_program(
         upper = demand.load if demand.is_exact else np.inf
         least = 0.0 if demand.is_exact else LEAST_LOAD * max((load for _, load in terms), default=0.0)
         demand_rows.append(builder.add_row(terms, lower=max(demand.load or 1.0, least), upper=upper))
+        if demand.is_concave:
+            _fill(builder, [at_load[j] for j, offer in enumerate(offers) if offer.group.model == model])
     parts, part_rows = _part_rows(builder, offers, number, classes, sizes)
     patterns = _pattern_rows(builder, parts, classes)
     watts = [watts_of(offer.group, zones[offer.group.zone]) for offer in offers]
@@ -225,6 +233,21 @@ def _group_columns(
         builder.add_row([*((int(each), 1.0) for each in own), (int(column[0]), -1.0)], lower=0.0, upper=0.0)
         at_load.append(own)
     return np.concatenate(number), tuple(at_load)
+
+
+def _fill(builder: ModelBuilder, at_load: Sequence[IntArray]) -> None:
+    """Columns b[j,l] of one model's groups, and their rows."""
+    every = []
+    for loads in at_load:
+        between = builder.add_columns(len(loads) - 1, upper=1, integer=True).tolist()
+        every += between
+        partly = [(int(column), 1.0) for column in loads[:-1]]
+        for load, column in enumerate(partly):
+            beside = between[max(0, load - 1) : load + 1]
+            builder.add_row([column, *((each, -1.0) for each in beside)], upper=0.0)
+        builder.add_row([*partly, *((each, -1.0) for each in between)], upper=0.0)
+        builder.add_row([*partly, *((each, -1.0) for each in between[:-1])], lower=0.0)
+    builder.add_row([(column, 1.0) for column in every], upper=1.0)
 
 
 def _part_rows(

@@ -14,7 +14,7 @@ from solver.serving.loads import FloatArray
 from solver.serving.planning.groups import Group
 from solver.serving.planning.islands import Site
 from solver.serving.planning.offers import (
-    RATES,
+    SCARCE,
     Priced,
     capacities,
     demand,
@@ -104,7 +104,7 @@ def consolidated(groups: Sequence[Group], loads: FloatArray, room: FloatArray) -
     found = loads.copy()
     for group in set(groups):
         own = [row for row, each in enumerate(groups) if each == group]
-        least = np.minimum(RATES[0] * room[own], loads[own])
+        least = np.minimum(SCARCE[0] * room[own], loads[own])
         left = float((loads[own] - least).sum())
         for row, low in zip(own, least.tolist(), strict=True):
             found[row] = min(low + left, max(float(room[row]), low))

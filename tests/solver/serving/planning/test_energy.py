@@ -56,6 +56,27 @@ def test_no_choice_of_replicas_and_shares_draws_less(size: int, caps: bool) -> N
     assert plan.figures[0].requests_per_s == pytest.approx(3.0)
 
 
+@pytest.mark.parametrize("over", [1.002, 2.01])
+def test_replicas_are_filled_one_after_the_other(over: float) -> None:
+    """A rate little above what some take: the last one has the rest alone, and no bound says that it could not."""
+    modes = (ServingMode.AGGREGATED,)
+    alone = problem(nodes(1, gpus=1), served("llama-3.1-8b", **CHAT, requests_per_s=1.0), modes=modes)
+    most = sound_plan(alone).figures[0].most_requests_per_s
+    load = served("llama-3.1-8b", **CHAT, requests_per_s=over * most)
+    given = problem(nodes(1, gpus=int(over) + 1), load, objective="energy", modes=modes)
+    site = site_of(given.snapshot, given.goal)
+    zones = zones_of(site, optimistic=True)
+    prices = priced(0, load, site, zones, given.goal)
+    assert prices.cases is not None
+    rates = most * np.array([1.0, over % 1.0]) * (1.0 - 1e-4)
+    small = [row for row, group in enumerate(prices.groups) if group.gpus == 1]
+    full, rest = drawn_watts_at(prices.cases, prices.groups, zones, np.array(small * 2), rates)
+    best = int(over) * float(full) + float(rest)
+    stated = sound_plan(given).certificate
+    assert stated.objective <= best * 1.005
+    assert 0.95 * best <= stated.bound <= best * 1.005
+
+
 def test_bounds_of_split_groups_hold() -> None:
     """What groups cost less than their price of the load is no less than their bound, priced as they are."""
     load = served("qwen3-30b-a3b", **CHAT, requests_per_s=6.0)
