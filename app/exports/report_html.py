@@ -24,7 +24,11 @@ HTML: Final = "text/html"
 
 _WIDTH: Final = 640
 """Size of a bar, in SVG units."""
-_COLOURS: Final = ("#2f6f9f", "#7fb2d6", "#d99a3a", "#8a5a9e", "#b9b9b9", "#6f8f4e", "#c2573f", "#444444")
+COLOURS: Final = (
+    *("#2f6f9f", "#7fb2d6", "#d99a3a", "#8a5a9e", "#b9b9b9"),
+    *("#6f8f4e", "#c2573f", "#444444", "#2a9d9d"),
+)
+"""Colours of the parts of a step, or of a GPU's memory."""
 _STYLE: Final = """
 body { font: 11pt/1.35 system-ui, sans-serif; margin: 1.5cm auto; max-width: 18cm; color: #111; }
 h1 { font-size: 16pt; margin: 0; } h2 { font-size: 12pt; margin: 0.8em 0 0.3em; }
@@ -136,7 +140,7 @@ def _memory(memory: StageMemory) -> str:
 def _bar(values: list[float], whole: float, words: str) -> str:
     """A stacked bar, ``whole`` wide."""
     boxes, left = [], 0.0
-    for value, colour in zip(values, _COLOURS, strict=True):
+    for value, colour in zip(values, COLOURS, strict=False):
         width = _WIDTH * value / whole if whole else 0.0
         boxes.append(f'<rect x="{left:.2f}" y="0" width="{width:.2f}" height="14" fill="{colour}"/>')
         left += width
@@ -147,7 +151,7 @@ def _bar(values: list[float], whole: float, words: str) -> str:
 def _key(words: Iterable[str]) -> str:
     spans = (
         f'<span><b style="color:{colour}">■</b> {escape(each)}</span>'
-        for each, colour in zip(words, _COLOURS, strict=True)
+        for each, colour in zip(words, COLOURS, strict=False)
     )
     return f'<p class="key">{" ".join(spans)}</p>'
 

@@ -16,6 +16,7 @@ from app.exports.launch_value import launch_of
 from app.exports.options import options_of
 from app.exports.packing import packed
 from app.exports.registry import EXPORTS
+from app.exports.report_html import COLOURS
 from cluster_models.cluster.gpus import Precision
 from cluster_models.errors import InvalidConfiguration, InvalidInput
 from cluster_models.model.layer_kinds import Mixer
@@ -23,6 +24,7 @@ from cluster_models.model.mixers import StateSpace
 from cluster_models.remarks import remark
 from cluster_models.training.frameworks import framework
 from cluster_models.training.plan import Placement
+from cluster_models.training.rank_costs import MEMORY_PARTS, TIME_PARTS
 from tests.app.exports.plans import PLANS, TRAINING, UNLIKE, export, text_of, unlike
 from tests.plans import small_plan
 
@@ -118,6 +120,14 @@ def test_host_names_cannot_carry_commands(name: str, host: str) -> None:
     hostile = replace(plan, placement=Placement((host, *plan.placement.hosts[1:]), 4, ranks))
     with pytest.raises(InvalidConfiguration, match="not a host name"):
         export(name).files(hostile)
+
+
+def test_the_page_shows_every_part_of_a_step() -> None:
+    """One more where states lie in the nodes' memory; no colour stands for two parts."""
+    plan = PLANS["replicas"]
+    page = export("report").files(replace(plan, time=replace(plan.time, offload_s=0.5)))[0].text
+    assert "memory 500.0 ms" in page
+    assert len(set(COLOURS)) >= max(len(TIME_PARTS), len(MEMORY_PARTS))
 
 
 def test_the_page_shows_any_name_as_text() -> None:
