@@ -85,7 +85,9 @@ def plan_with_caps(
             continue
         (found if isinstance(answer, Plan) else refused).append(answer)  # type: ignore[arg-type]  # each its own
     if found:
-        is_open = any(isinstance(each, SolverFailed) for each in refused)
+        is_open = any(
+            not each.is_proven if isinstance(each, NoPlan) else isinstance(each, SolverFailed) for each in refused
+        )
         bound = 0.0 if is_open else min(each.certificate.bound for each in found)
         return _joint(_best(found), found, bound, caps, StopReason.TIME_LIMIT if is_open else None)
     if isinstance(refused[-1], NoPlan):

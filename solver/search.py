@@ -155,6 +155,8 @@ def _plan(reports: Reports, is_cancelled: IsCancelled | None) -> Plan | NoPlan:
     if not (space.priced.excess_bytes <= 0).any():
         return no_plan(problem, options, space.fabrics, space.priced)
     if not (taken(space.priced, space.kept.mask).excess_bytes <= 0).any():
+        if space.priced.left.unpriced or space.priced.left.worlds:
+            return none_found(problem, options, StopReason.TIME_LIMIT, unresolved=True)
         return no_plan_by_rules(problem, options, space.fabrics, space.priced, space.kept)
     spent_s = time.monotonic() - started
     found = search_within(

@@ -380,3 +380,8 @@ class NoPlan:
     missing_bytes: float | None
     remedies: tuple[Remark, ...]
     provenance: Provenance
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether no plan exists, and not only none was found."""
+        return all(each.code not in ("rules_search_ended", "rules_not_found") for each in self.reasons)

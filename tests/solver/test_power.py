@@ -12,7 +12,9 @@ from cluster_models.cluster.gpus import Precision
 from cluster_models.cluster.power import capped, power_curve
 from cluster_models.errors import InvalidWorkload
 from cluster_models.links.model import effective_links
+from cluster_models.remarks import remark
 from cluster_models.training.frameworks import framework
+from cluster_models.training.plan import NoPlan, Plan, StopReason
 from cluster_models.training.workload import Objective
 from solver.check import check_plan
 from solver.costs.calibration import calibration_of
@@ -20,10 +22,11 @@ from solver.costs.compute import processor
 from solver.degrees.priced import mixed_prices, price_candidates
 from solver.fitting.plan_runs import run_of_plan
 from solver.placement.cluster_fabrics import mixed_fabrics
-from solver.power_caps import caps_of
+from solver.power_caps import caps_of, plan_with_caps
 from solver.predict import predict
+from solver.problem import PlanningProblem
 from tests.cluster_models.clusters import host
-from tests.solver.problems import fabrics_of, nodes, planned, problem
+from tests.solver.problems import EXACT, fabrics_of, nodes, planned, problem
 
 TWO_KINDS = (*nodes(2, gpus=2), host("a0", gpu="A100-SXM4-80GB", gpus=2, cards=2))
 
@@ -114,6 +117,22 @@ def test_a_cap_that_is_chosen_is_the_best_of_all(asked: dict[str, Any]) -> None:
     assert found.certificate.bound <= min(each.certificate.bound for each in one_by_one) * (1 + 1e-9)
     assert check_plan(found, free) == ()
     assert check_plan(replace(found, workload=replace(found.workload, gpu_power_cap_watts=None)), free)
+
+
+def test_a_cap_whose_search_ended_early_leaves_the_bound_open() -> None:
+    """Plans under a cap that none was found for in time may be better; where none exists, they may not."""
+    free = problem(nodes(1, gpus=1), choose_power_caps=True, objective=Objective.ENERGY)
+    made = planned(replace(free, workload=replace(free.workload, choose_power_caps=False)))
+    for reason, bounded in (("rules_search_ended", False), ("rules_not_found", False), ("nothing_fits", True)):
+        none = NoPlan((remark(reason),), None, None, (), made.provenance)
+
+        def search_one(asked: PlanningProblem, *_: object, none: NoPlan = none) -> Plan | NoPlan:
+            return none if asked.workload.gpu_power_cap_watts is None else made
+
+        found = plan_with_caps(free, EXACT, search_one, None, lambda: False)
+        assert isinstance(found, Plan)
+        assert (found.certificate.bound > 0.0) == bounded
+        assert (found.certificate.stopped_by is StopReason.PROVEN) == bounded
 
 
 def test_no_cap_is_chosen_without_a_reason() -> None:

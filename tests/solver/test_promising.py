@@ -12,6 +12,7 @@ from cluster_models.cluster.gpus import Precision
 from cluster_models.training.framework_choices import FreeSetting
 from cluster_models.training.frameworks import frameworks
 from cluster_models.training.mixed_lengths import MixedLengths, Packing
+from cluster_models.training.placement_rules import KeepTogether, PlacementRules, RankGroup
 from cluster_models.training.plan import Certificate, StopReason
 from cluster_models.training.workload import Objective, Recompute, Sharding
 from solver import search
@@ -27,7 +28,8 @@ from solver.degrees.promising import price_fitting, price_promising
 from solver.degrees.row_groups import count_of, groups
 from solver.problem import PlanningProblem
 from tests.cluster_models.clusters import host
-from tests.solver.problems import EXACT, SPARSE, fabrics_of, nodes, planned, problem
+from tests.remarks import codes
+from tests.solver.problems import EXACT, SPARSE, fabrics_of, nodes, not_planned, planned, problem
 from tests.solver.test_search import measured
 
 WIDE = {"recompute": tuple(Recompute), "sharding": tuple(Sharding)}
@@ -187,3 +189,15 @@ def test_a_plan_without_time_says_what_it_did_not_look_at(monkeypatch: pytest.Mo
     assert proof.unlisted > 0
     assert proof.bound <= best * (1 + 1e-9) <= proof.objective * (1 + 2e-9)
     assert check_plan(found, asked) == ()
+
+
+def test_rules_that_no_priced_candidate_keeps_may_be_kept_by_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without time only plans on all nodes are priced, and none of these lies on one."""
+    asked = PROBLEMS["dense"]
+    rules = PlacementRules(keep_together=(KeepTogether(RankGroup.JOB, "node"),))
+    asked = replace(asked, workload=replace(asked.workload, placement=rules))
+    few_at_once(monkeypatch)
+    found = not_planned(asked, replace(EXACT, time_limit_s=0.0))
+    assert codes(found.reasons) == ["rules_search_ended"]
+    assert not found.is_proven
+    assert planned(asked)
