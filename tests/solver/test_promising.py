@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ from tests.remarks import codes
 from tests.solver.problems import EXACT, SPARSE, fabrics_of, nodes, not_planned, planned, problem
 from tests.solver.test_search import measured
 
-WIDE = {"recompute": tuple(Recompute), "sharding": tuple(Sharding)}
+WIDE: dict[str, Any] = {"recompute": tuple(Recompute), "sharding": tuple(Sharding)}
 PROBLEMS: Mapping[str, PlanningProblem] = {
     "dense": problem(nodes(3, gpus=2, slowdown={"n1": 1.3}), measured(3, "5 40 20", 2), global_batch=12, **WIDE),
     "short of memory": problem(nodes(2, gpus=2), memory_headroom=0.85, **WIDE),
