@@ -83,12 +83,12 @@ benchmark-replanning-service: $(INSTALLED_DEV) ## ask a real server about failur
 benchmark-spot-replay: $(INSTALLED_DEV) ## live through a trace of spot nodes with decisions and with greedy ones, some minutes
 	$(BIN)/python -m benchmarks.spot_replay
 
-# uv installs in a sixth of pip's processor time, from the index that pip is set to; where it cannot, pip does, which knows
-# more places and more ways to them.  Neither makes bytecode: it is made of what is imported, when it is.
+# uv installs in a sixth of pip's processor time, from the index that pip is set to; where it cannot, or pip is to use none,
+# pip does, which knows more places and more ways to them.  Neither makes bytecode: it is made of what is imported, when it is.
 PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check
-install = index="$$($(PIP) config list | sed -nE "s/^.*[.]index.url='(.*)'/\1/p" | tail -n 1)"; \
-  $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python $${index:+--default-index "$$index"} $(1) 2>/dev/null \
-    || $(PIP) install --no-compile $(1)
+install = set="$$($(PIP) config list)"; index="$$(printf '%s\n' "$$set" | sed -nE "s/^.*[.]index.url='(.*)'/\1/p" | tail -n 1)"; \
+  if printf '%s\n' "$$set" | grep -q '[.]no-index='; then false; else $(BIN)/uv pip install --quiet --system-certs \
+    --python $(BIN)/python $${index:+--default-index "$$index"} $(1) 2>/dev/null; fi || $(PIP) install --no-compile $(1)
 $(PACKAGES): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Meshwright needs Python 3.11 or newer, but $(PYTHON) is " + sys.version.split()[0] + "; name another one: make PYTHON=python3.12 ...")'
 	@$(PYTHON) -m venv $(VENV) || { echo "$(PYTHON) cannot make a virtual environment; on Debian and Ubuntu install python3-venv" >&2; exit 1; }

@@ -218,6 +218,29 @@ def test_make_knows_its_targets(target: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize(
+    ("settings", "fails", "installers"),
+    [
+        ("global.index-url='http://a'\n:env:.index-url='http://b'", 0, ["uv http://b"]),
+        ("", 0, ["uv"]),
+        ("", 1, ["uv", "pip"]),
+        (":env:.no-index='1'", 0, ["pip"]),
+    ],
+)
+def test_pip_installs_where_uv_does_not(tmp_path: Path, settings: str, fails: int, installers: list[str]) -> None:
+    """From the index that pip is set to; from none where pip is to use none."""
+    (tmp_path / "settings").write_text(settings)
+    (tmp_path / "bin").mkdir()
+    pip = 'case "$*" in *config*) cat settings ;; *) echo pip ;; esac'
+    uv = 'echo uv "$@" | sed -E "s/^uv .*--python [^ ]*( --default-index|)(.*) wanted/uv\\2/"; exit ' + str(fails)
+    for name, script in (("python", pip), ("uv", uv)):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    command = ["make", "-s", "-f", str(ROOT / "Makefile"), "VENV=.", "--eval=it: ; @$(call install,wanted)", "it"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == installers, done.stderr
+
+
 def test_an_old_python_is_refused_in_one_sentence(tmp_path: Path) -> None:
     """The set-up says which Python it needs instead of failing later in some library."""
     old = tmp_path / "python3"

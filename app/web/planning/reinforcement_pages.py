@@ -88,7 +88,7 @@ def reinforcement_plan_page(
             (
                 each.name,
                 each.description,
-                f"{error.problem}; {error.remedy}" if (error := each.refusal(found)) else "",
+                f"{error.problem}; {error.remedy}".rstrip("; ") if (error := each.refusal(found)) else "",
             )
             for each in JOINT_FORMATS.values()
         ]
