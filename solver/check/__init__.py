@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cluster_models.training.plan import Plan
+from solver.check.caps import cap_violations
 from solver.check.certificate import certificate_violations
 from solver.check.configuration import configuration_violations, layer_violations
 from solver.check.experts import expert_violations
@@ -32,11 +33,13 @@ def check_plan(plan: Plan, problem: PlanningProblem) -> tuple[str, ...]:
 
     A power cap that was chosen is that of the plan's own workload.
     """
+    chosen = tuple(cap_violations(plan, problem))
     if problem.workload.choose_power_caps and plan.workload is not None:
         cap = plan.workload.gpu_power_cap_watts
         workload = replace(problem.workload, gpu_power_cap_watts=cap, choose_power_caps=False)
         problem = replace(problem, workload=workload)
     return (
+        *chosen,
         *configuration_violations(plan.configuration, problem),
         *layer_violations(plan.configuration, problem),
         *placement_violations(plan, problem),

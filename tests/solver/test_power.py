@@ -117,6 +117,10 @@ def test_a_cap_that_is_chosen_is_the_best_of_all(asked: dict[str, Any]) -> None:
     assert found.certificate.bound <= min(each.certificate.bound for each in one_by_one) * (1 + 1e-9)
     assert check_plan(found, free) == ()
     assert check_plan(replace(found, workload=replace(found.workload, gpu_power_cap_watts=None)), free)
+    low = replace(found, workload=replace(found.workload, gpu_power_cap_watts=100.0))
+    assert "The power cap of 100 W is none of those to choose from." in check_plan(low, free)
+    idle = replace(free, workload=replace(free.workload, objective=Objective.STEP_TIME, max_power_watts=None))
+    assert any("neither power nor energy" in each for each in check_plan(found, idle))
 
 
 def test_a_cap_whose_search_ended_early_leaves_the_bound_open() -> None:
