@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from itertools import cycle
 from typing import Final
 
+from cluster_models.cluster.draw import draw_law
+from cluster_models.cluster.power import LEAST_SHARE
 from cluster_models.cluster.topology import Node
 from cluster_models.serving.checks import check_serving
 from cluster_models.serving.goal import ServedModel, ServingObjective
@@ -95,19 +97,41 @@ def _budget_rules(plan: ServingPlan, problem: ServingProblem) -> Iterator[str]:
     watts = sum(replica.watts(kinds) for replica in plan.replicas)
     if plan.gpus != gpus or not math.isclose(plan.power_watts, watts, rel_tol=TOLERANCE):
         yield f"The plan states {plan.gpus} GPUs, {plan.power_watts:g} W; its replicas have {gpus}, {watts:g} W."
-    if plan.drawn_watts is not None and plan.drawn_watts.high > watts * (1 + TOLERANCE):
-        yield f"The plan's GPUs draw {plan.drawn_watts.high:g} W at most, their boards and caps allow {watts:g} W."
+    for group in plan.groups:
+        yield from _draw_rules(group, problem)
     goal = problem.goal
     for replica in plan.replicas:
         cap, rated = replica.power_cap_watts, kinds[replica.gpu_kind].power_watts
         wanted = goal.gpu_power_cap_watts
         fixed = None if wanted is None or wanted >= rated else wanted
-        if cap != fixed if not goal.choose_power_caps else cap is not None and not 0 < cap < rated:
+        if (
+            cap != fixed
+            if not goal.choose_power_caps
+            else cap is not None and not LEAST_SHARE * rated <= cap < rated
+        ):
             yield f"Replica {replica.number} has the power cap {cap}, which the goal does not allow."
     if goal.max_gpus is not None and gpus > goal.max_gpus:
         yield f"The plan uses {gpus} GPUs, more than {goal.max_gpus}."
     if goal.max_power_watts is not None and watts > goal.max_power_watts * (1 + TOLERANCE):
         yield f"The plan uses {watts:g} W, more than {goal.max_power_watts:g} W."
+
+
+def _draw_rules(group: ReplicaGroup, problem: ServingProblem) -> Iterator[str]:
+    """GPUs draw no less than idle ones and no more than boards or caps, which replicas of one phase share."""
+    first, kinds = f"The group of replica {group.replicas[0].number}", problem.snapshot.cluster.gpu_kinds
+    if len({(each.phase, each.power_cap_watts) for each in group.replicas}) > len(
+        {e.phase for e in group.replicas}
+    ):
+        yield f"{first} has several power caps in one phase."
+    if (drawn := group.drawn_watts) is None:
+        return
+    most = sum(each.watts(kinds) for each in group.replicas) * (1 + TOLERANCE)
+    least = draw_law().floor * sum(kinds[each.gpu_kind].power_watts * each.worker.gpus for each in group.replicas)
+    if not (0 < drawn.low <= drawn.value <= drawn.high <= most and drawn.value >= least * (1 - TOLERANCE)):
+        yield (
+            f"{first} draws {drawn.value:g} W ({drawn.low:g} to {drawn.high:g}), "
+            f"idle GPUs draw {least:g} W, boards and caps allow {most:g} W."
+        )
 
 
 def _shape_rules(plan: ServingPlan, problem: ServingProblem) -> Iterator[str]:

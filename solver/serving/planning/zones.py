@@ -92,7 +92,7 @@ def slowed(gpu: GpuKind, slowdown: float) -> GpuKind:
 def zones_of(site: Site, *, optimistic: bool, splits: bool = False) -> tuple[Zone, ...]:
     """Zones of each kind, speed and power cap: whole ones, and after them their clusters unless ``optimistic``.
 
-    ``splits``: zones of higher caps for prefill, too, which loses most under one; only split groups are in them.
+    ``splits``: zones of another cap for prefill, too; only split groups are in them.
     """
     found: list[list[Zone]] = []
     for kind, slowdown, inside in dict.fromkeys(_speed(island) for island in site.islands):
@@ -114,7 +114,7 @@ def zones_of(site: Site, *, optimistic: bool, splits: bool = False) -> tuple[Zon
             [replace(zone, cap_watts=cap, prefill_cap_watts=other) for zone in zones]
             for cap in site.caps[kind]
             for other in site.caps[kind]
-            if other == cap or (splits and (other or math.inf) > (cap or math.inf))
+            if splits or other == cap
         )
     numbered = [replace(zone, speed=speed) for speed, zones in enumerate(found) for zone in zones]
     return tuple(sorted(numbered, key=lambda zone: not zone.is_whole))

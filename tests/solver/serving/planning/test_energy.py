@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import product
 
@@ -10,6 +11,7 @@ import pytest
 
 from cluster_models.errors import InvalidWorkload
 from cluster_models.serving.goal import ServingMode
+from solver.check.serving import check_serving_plan
 from solver.serving.loads import FloatArray
 from solver.serving.plan import plan_serving
 from solver.serving.planning.columns import groups_below, unpriced_of
@@ -105,6 +107,11 @@ def test_the_plan_of_a_split_cluster_draws_less_than_that_of_fewest_gpus() -> No
     assert fewest.drawn_watts is not None
     assert least.drawn_watts.value <= fewest.drawn_watts.value * (1 + OPTIONS.gap)
     assert least.certificate.bound <= fewest.drawn_watts.value
+    for ends in ({"value": 300.0, "low": 250.0}, {"low": -1.0}, {"high": 1e9}, {"value": math.nan}):
+        group = replace(least.groups[0], drawn_watts=replace(least.groups[0].drawn_watts, **ends))
+        given = problem(nodes(1, gpus=6), load, objective="energy")
+        broken = check_serving_plan(replace(least, groups=(group, *least.groups[1:])), given)
+        assert any("boards and caps allow" in each for each in broken)
     with pytest.raises(InvalidWorkload, match="asks for requests_per_s"):
         plan_serving(problem(nodes(1), served(**CHAT), objective="energy"), OPTIONS)
     with pytest.raises(InvalidWorkload, match="asks for requests_per_s"):
@@ -116,4 +123,4 @@ def test_load_beyond_the_room_of_equal_groups_moves_to_others() -> None:
     groups, loads = ("one", "other", "one"), np.array([6.0, 5.0, 4.0])
     assert consolidated(groups, loads, np.array([8.0, 7.0, 1.0])) == pytest.approx([8.0, 6.0, 1.0])
     assert consolidated(groups, loads, np.array([8.0, 5.5, 1.0])) == pytest.approx([8.0, 5.5, 1.0])
-    assert consolidated(groups, loads, np.array([12.0, 7.0, 8.0])) == pytest.approx([9.6, 5.0, 0.4])
+    assert consolidated(groups, loads, np.array([12.0, 7.0, 8.0])) == pytest.approx([10.0, 5.0, 8e-6])

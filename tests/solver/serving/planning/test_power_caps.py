@@ -49,14 +49,14 @@ def test_no_choice_of_caps_beats_the_program() -> None:
 
 
 def test_no_split_group_with_caps_of_its_pools_beats_the_program() -> None:
-    """Every pair of workers on three GPUs under 1.5 kW, in every ratio, prefill capped as decode or higher."""
+    """Every pair of workers on three GPUs under 1.5 kW, in every ratio, with every pair of caps."""
     load = served("qwen3-30b-a3b", **CHAT, concurrency=70.0)
     modes = (ServingMode.SPLIT,)
     given = problem(nodes(1, gpus=3), load, objective="goodput", max_power_watts=1500.0, modes=modes)
     given = replace(given, goal=replace(given.goal, choose_power_caps=True))
     site = site_of(given.snapshot, given.goal)
     zones = zones_of(site, optimistic=True, splits=True)
-    assert len(zones) == 10
+    assert len(zones) == 16
     prices = priced(0, load, site, zones, given.goal)
     assert prices.table is not None
     shapes = [shape for (zone, shape), row in prices.table.rows.items() if zone == 0 and prices.table.fits[row]]
@@ -76,6 +76,21 @@ def test_no_split_group_with_caps_of_its_pools_beats_the_program() -> None:
     plan = sound_plan(given)
     assert plan.certificate.objective == pytest.approx(best, rel=OPTIONS.gap)
     assert plan.power_watts <= 1500.0
+
+
+def test_prefill_that_has_time_is_capped_below_decode() -> None:
+    """Where only decode is pressed: 420 + 595 W in place of twice 595 W."""
+    limits = {"time_to_first_token_s": 1.0, "time_per_output_token_s": 0.01244}
+    load = served("llama-3.1-8b", input_tokens=300, requests_per_s=16.0, **limits)
+    modes = (ServingMode.SPLIT,)
+    given = problem(nodes(1, gpus=2), load, objective="power", modes=modes, choose_power_caps=True)
+    plan = sound_plan(given)
+    assert [replica.power_cap_watts for replica in plan.replicas] == [420, 595]
+    assert plan.certificate.bound <= 1015.0
+    group = plan.groups[0]
+    for cap, words in ((349.0, "power cap 349"), (490.0, "W; its replicas have")):
+        other = replace(group, replicas=(replace(group.replicas[0], power_cap_watts=cap), *group.replicas[1:]))
+        assert any(words in each for each in check_serving_plan(replace(plan, groups=(other,)), given))
 
 
 def test_a_fixed_cap_holds_for_every_gpu_and_costs_rate() -> None:
