@@ -11,7 +11,7 @@ import shlex
 from typing import Any, Final
 
 from app.exports.claims import shards_gradients
-from app.exports.contract import ZIP, Export, ExportFile, Files, refuse_groups, unsupported
+from app.exports.contract import ZIP, Export, ExportFile, Files, refuse_groups, refuse_method, unsupported
 from app.exports.launch_value import Launch
 from app.exports.megatron import documents_unsaid
 from app.exports.offloading import refuse_layers, refuse_offload
@@ -39,6 +39,8 @@ def render_deepspeed(launch: Launch, options: Options) -> Files:
 
 
 def _refuse(launch: Launch) -> None:
+    if launch.workload.method.is_policy:
+        refuse_method("DeepSpeed", launch)
     refuse_groups("DeepSpeed", launch)
     refuse_optimizer("DeepSpeed", launch)
     refuse_offload("DeepSpeed", launch, takes=True, stage_three=True)

@@ -79,6 +79,10 @@ def test_pairs_of_sequences_are_left_to_trainers_that_know_them() -> None:
         with pytest.raises(InvalidConfiguration, match="next tokens alone"):
             text_of(name, plan)
     assert "pairs of sequences (dpo) with a reference model" in text_of("deepspeed", plan)
+    learns = replace(workload.framework, methods=(TrainingMethod.POLICY,))
+    policy = replace(workload, method=TrainingMethod.POLICY, framework=learns)
+    with pytest.raises(InvalidConfiguration, match="export verl"):
+        text_of("deepspeed", replace(plan, workload=policy))
 
 
 def test_groups_that_shard_parameters_are_said_and_read_back() -> None:
