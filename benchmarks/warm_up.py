@@ -12,8 +12,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
+
 from app.cli import main as meshwright
 from benchmarks.placement import main as placement
+from benchmarks.placement_clusters import steep_links, steep_training
+from benchmarks.placement_grid import grid_problem
+from solver.placement.local_search import Found
+from solver.placement.relocation import relocate_slow_nodes
 
 FEW_LOADS = [[90, 40, 21, 20, 12, 11, 10, 9]]
 MAP_FILE = "expert_location.json"
@@ -21,12 +27,19 @@ Command = tuple[Callable[[list[str]], int | None], str]
 
 
 def training() -> Iterator[Command]:
-    """A small plan; then few slots, which are enumerated, and more, which are searched and bounded."""
+    """A small plan; few slots, which are enumerated, and more, which are searched and bounded; relocations."""
     examples = "--cluster examples/clusters/two-nodes.yaml --workload examples/workloads/llama-3-8b-small.yaml"
     yield meshwright, f"plan --model llama-3-8b {examples}"
     step = "--forward-s 0.03 --backward-s 0.06 --micro-batches 8 --activation-bytes 3e8 --gradient-bytes 8e9"
     for ranks in (2, 5):
         yield placement, f"--dp 2 --pp {ranks} --seconds 5 --bandwidth examples/bandwidth/ten-nodes.csv {step}"
+    yield relocation, ""
+
+
+def relocation(_: list[str]) -> None:
+    """The search of large grids, on a small one."""
+    problem = grid_problem(steep_links(16, 0), steep_training(16))
+    relocate_slow_nodes(problem, Found(np.arange(16), step_s=5.0, violations=0), moves=15_000, seed=0)
 
 
 def experts(folder: Path) -> Iterator[Command]:

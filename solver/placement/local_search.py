@@ -227,6 +227,25 @@ def improve_placement(
     return Found(best[: problem.slots].copy(), judged[1], judged[0])
 
 
+def anneal_near(
+    problem: PlacementProblem,
+    start: IntArray,
+    *,
+    moves: int,
+    heat: float,
+    seed: int,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Found:
+    """The best met in one annealing from ``start`` (K,), ``heat`` being its first temperature as in ``HEATS``."""
+    known, seeds = _known(problem), _numbers(seed)
+    state = search_state(known.tables, _complete(start, problem.nodes))
+    first_s = _first_temperature_s(known.tables, known.order, next(seeds))
+    _anneal(problem, known.tables, state, moves, (first_s, heat), seeds, stopped)
+    assignment = state.best[: problem.slots].copy()
+    broken, step_s = _judged(problem, assignment)
+    return Found(assignment, step_s, broken)
+
+
 def _gathered(order: IntArray, slots: IntArray, away_s: FloatArray) -> IntArray:
     """``order`` with the nodes of the least ``away_s`` (N,) on ``slots``; others give way to where these were."""
     near = np.argsort(away_s, kind="stable")[: len(slots)]

@@ -13,21 +13,40 @@ FIRST_MOVES_PER_SLOT: Final = 500
 """Moves of the first round."""
 MOVES_PER_PAIR: Final = 30
 """Moves of a search for each pair of slots, before a round has several: shorter ones do not settle."""
+LARGE: Final = 128
+"""Slots from which slow nodes are relocated with nodes near them."""
 SEEDS_PER_ROUND: Final = 10_000
 
 
 def search_round(
     problem: PlacementProblem, round_: int, *, seed: int, known: Sequence[Found], stopped: Callable[[], bool]
 ) -> Found:
-    """The best after one round: searches that start anew, then as many moves from the best of all and ``known``."""
+    """The best after one round: searches that start anew, then as many moves from the best of all and ``known``.
+
+    On large grids half of the latter relocate slow nodes of the best known first, and all as long as that helps.
+    """
     starts, moves = new_searches(problem, round_)
-    met = list(known)
+    met, left = list(known), starts * moves
+    if known and problem.slots >= LARGE:
+        from solver.placement.relocation import relocate_slow_nodes, relocates  # noqa: PLC0415 - slow, seldom needed
+
+        for share in (left // 2, left - left // 2):
+            if not relocates(problem, share):
+                break
+            start, left = min(met, key=_order), left - share
+            met.append(relocate_slow_nodes(problem, start, moves=share, seed=seed + starts + left, stopped=stopped))
+            if _order(met[-1]) >= _order(start):
+                break
     for index in range(starts):
         met.append(search_placement(problem, moves=moves, seed=seed + index, stopped=stopped))
         if stopped():
             break
-    start = min(met, key=lambda each: (each.violations, each.step_s))
-    return improve_placement(problem, start.assignment, moves=starts * moves, seed=seed + starts, stopped=stopped)
+    start = min(met, key=_order)
+    return improve_placement(problem, start.assignment, moves=left, seed=seed + starts, stopped=stopped)
+
+
+def _order(found: Found) -> tuple[int, float]:
+    return found.violations, found.step_s
 
 
 def new_searches(problem: PlacementProblem, round_: int) -> tuple[int, int]:
