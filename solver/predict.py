@@ -15,6 +15,7 @@ from cluster_models.links.model import effective_links
 from cluster_models.remarks import remark
 from cluster_models.training.framework_choices import ContextExchange
 from cluster_models.training.plan import Certificate, Configuration, Plan
+from cluster_models.training.roles import NO_ROLES
 from cluster_models.training.run_settings import switches
 from cluster_models.training.schedules import PipelineSchedule
 from cluster_models.training.workload import Offload, Recompute, RecomputeModule, Sharding
@@ -92,7 +93,7 @@ def unrestricted(problem: PlanningProblem) -> PlanningProblem:
         recompute_modules=tuple(RecomputeModule),
         pinned_modules=None,
         sharding=tuple(Sharding),
-        offload=tuple(Offload),
+        offload=tuple(Offload) if problem.workload.roles == NO_ROLES else problem.workload.offload,
         context_exchange=tuple(ContextExchange),
         schedule=tuple(PipelineSchedule),
         free_settings=tuple(switches(problem.workload.framework)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,9 @@ from app.serialization import make_snapshot
 from app.services.planning.predictions import predict_configuration
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.training.frameworks import framework
+from cluster_models.training.methods import TrainingMethod
+from cluster_models.training.roles import Roles
+from cluster_models.training.workload import Objective
 from solver.degrees.layout import filled_stages
 from solver.problem import PlanningProblem
 from tests.plans import small_architecture, small_cluster, small_samples, small_workload
@@ -55,3 +59,18 @@ def test_a_node_to_avoid_is_neither_used_nor_missed() -> None:
     found = predict_configuration(asked, document=ConfigurationDocument(degrees=DEGREES)).plan
     assert sorted(found.placement.hosts) == ["b", "c"]
     assert found.unused_nodes == ()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"choose_power_caps": True, "objective": Objective.ENERGY},
+        {"method": TrainingMethod.POLICY, "roles": Roles(critic=True, epochs=2)},
+    ],
+)
+def test_what_only_a_search_chooses_is_predicted_as_given(changes: dict[str, Any]) -> None:
+    """Without a power cap, and with the states of a policy and its critic on the GPUs."""
+    asked = _problem("megatron-core-0.12")
+    asked = replace(asked, workload=replace(asked.workload, **changes))
+    found = predict_configuration(asked, document=ConfigurationDocument(degrees=DEGREES)).plan
+    assert found.workload == replace(asked.workload, choose_power_caps=False)

@@ -29,6 +29,8 @@ def predict_configuration(problem: PlanningProblem, *, document: ConfigurationDo
     Raises ``InvalidConfiguration`` where a rule is broken, with fields as they are called in ``document``, and
     ``SolverFailed`` where our own answer does not pass the check.
     """
+    workload = replace(problem.workload, choose_power_caps=False)  # searches alone choose
+    problem = replace(problem, workload=workload)
     given = _with_own_layers(document, problem).to_configuration(problem.architecture)
     plan = predict(problem, given, hosts=_hosts_in_order(document, given), gpus_per_node=document.gpus_per_node)
     if broken := _violations(plan, problem):
