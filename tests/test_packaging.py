@@ -221,7 +221,7 @@ def test_make_knows_its_targets(target: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "fails", "installers"),
     [
-        ("global.index-url='http://a'\n:env:.index-url='http://b'", 0, ["uv http://b"]),
+        ("global.index_url='http://a'\n:env:.index_url='http://b'".replace("_", "-"), 0, ["uv http://b"]),
         ("", 0, ["uv"]),
         ("", 1, ["uv", "pip"]),
         (":env:.no-index='1'", 0, ["pip"]),
