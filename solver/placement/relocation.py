@@ -81,7 +81,7 @@ def relocate_slow_nodes(
     cost, kick_moves = excess_s(grid, limits), MOVES_PER_KICK_AND_SLOT * problem.slots
     heat_s = KICK_HEAT[0] * trial_s, KICK_HEAT[1] * trial_s
     for _ in range(_kicks(problem, moves)):
-        while cost <= 0:
+        while cost <= 0 and not stopped():
             trial_s *= LOWER
             limits = limits_at(trial_s)
             cost = excess_s(grid, limits)
