@@ -54,7 +54,7 @@ def test_a_power_cap_slows_what_is_predicted(client: TestClient) -> None:
     ]
     free, slow = (answer.json()["time_per_output_token_ms"]["value"] for answer in answers[:2])
     assert free == client.post(PREDICTIONS, json=_body()).json()["time_per_output_token_ms"]["value"]
-    assert 1.01 * free < slow < 2 * free
+    assert free < slow < 1.05 * free  # decoding of so few draws little above the cap
     assert answers[2].json()["errors"][0]["field"] == "workload.gpu_power_cap_watts", answers[2].text
 
 
