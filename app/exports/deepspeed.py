@@ -17,6 +17,7 @@ from app.exports.megatron import documents_unsaid
 from app.exports.offloading import refuse_layers, refuse_offload
 from app.exports.optimizer_states import refuse_optimizer
 from app.exports.options import Options
+from app.exports.power import cap_remarks
 from app.exports.readback.deepspeed import DEEPSPEED_SAYS, read_deepspeed
 from cluster_models.cluster.gpus import Precision
 from cluster_models.training.methods import TrainingMethod
@@ -106,6 +107,7 @@ def _script(launch: Launch, options: Options) -> str:
         [
             "#!/usr/bin/env bash",
             f"# Run on {launch.hosts[0]}: bash deepspeed.sh ARGUMENTS",
+            *(f"# {remark}" for remark in cap_remarks(launch)),
             *(
                 [f"# The plan recomputes activations ({recompute}): switch it on in the model's own code."]
                 if recompute != Recompute.NONE

@@ -39,6 +39,7 @@ from app.exports.megatron_releases import (
 from app.exports.offloading import offload_settings, refuse_offload
 from app.exports.optimizer_states import FIELDS, refuse_optimizer, state_formats
 from app.exports.options import Options
+from app.exports.power import cap_remarks
 from app.exports.readback.megatron import GROUP, MEGATRON_SAYS, read_megatron
 from app.exports.recomputation import recomputation_settings
 from cluster_models.cluster.gpus import Precision
@@ -151,7 +152,7 @@ def render_megatron(launch: Launch) -> str:
     lines = [
         f"# Meshwright: {plan.configuration.degrees} for {_one_line(plan.model)} on {cluster}.",
         "# Ranks follow the order of the host list; start with the torchrun or slurm export.",
-        *(f"# {remark}" for remark in remarks(launch, said)),
+        *(f"# {remark}" for remark in (*cap_remarks(launch), *remarks(launch, said))),
         *environment_lines(launch),
         *array_lines(said),
     ]

@@ -28,6 +28,7 @@ from app.exports.megatron_releases import NEWEST, SINCE, has, overlaps_experts, 
 from app.exports.offloading import LAYERS, offload_settings, refuse_offload
 from app.exports.optimizer_states import FIELDS, refuse_optimizer, state_formats
 from app.exports.options import Options
+from app.exports.power import cap_remarks
 from app.exports.readback.nemo import GROUP, NEMO_SAYS, read_nemo
 from app.exports.recomputation import recomputation_settings
 from cluster_models.cluster.gpus import Precision
@@ -87,6 +88,7 @@ def render_nemo(launch: Launch, options: Options) -> Files:  # noqa: ARG001 - th
         "# Ranks follow the order of the host list; start with the torchrun or slurm export.",
         "# The dataset's sequence length must be model.seq_length; add tokenizer, data and checkpoint.",
     ]
+    lines += [f"# {remark}" for remark in cap_remarks(launch)]
     framework, found = launch.workload.framework, overrides(launch)
     release = _release(launch)
     if framework.megatron_core != release:

@@ -19,6 +19,7 @@ from app.exports.contract import YAML, Export, ExportFile, Files, unsupported
 from app.exports.launch_value import Launch
 from app.exports.megatron import megatron_arguments
 from app.exports.options import Options
+from app.exports.power import cap_remarks
 from app.exports.readback.primus import PRIMUS_FILE, PRIMUS_SAYS, read_primus
 from cluster_models.training.framework_choices import ExpertDispatch
 
@@ -101,6 +102,7 @@ def render_primus(launch: Launch) -> str:
         f"# runner/primus-cli slurm srun -N {len(launch.hosts)} -- train pretrain --config {PRIMUS_FILE}",
         "# Add data, tokenizer, learning rate, the base of the rotation, and the kernels of Primus-Turbo.",
     ]
+    lines += [f"# {remark}" for remark in cap_remarks(launch)]
     generation = launch.workload.framework.generation
     if not generation.startswith("primus"):
         lines.append(f"# Priced as {generation}: under Primus a step takes another time.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections import defaultdict
 from dataclasses import replace
 from typing import Final
 
@@ -13,8 +12,7 @@ from app.exports.megatron import array_lines, environment_lines, megatron_argume
 from app.exports.megatron_flags import Arguments
 from app.exports.megatron_releases import Connections, connections, starts_megatron
 from app.exports.options import DEFAULTS, Options
-from app.exports.power import cap_command
-from cluster_models.cluster.catalogue import gpu_kinds
+from app.exports.power import cap_remarks
 
 SAVE_INTERVAL: Final = 500
 """Steps between checkpoints unless the environment says otherwise; Megatron-LM refuses a path without a number."""
@@ -93,26 +91,6 @@ def start_remarks(launch: Launch) -> list[str]:
         return [*caps, *remarks(launch, training_arguments(launch))]
     name = plan.workload.framework.generation
     return [*caps, f"Priced as {name}, whose own arguments must be part of the command."]
-
-
-def cap_remarks(launch: Launch) -> list[str]:
-    """Commands that cap the power of the GPUs used, which only root may give."""
-    watts, known = launch.workload.gpu_power_cap_watts, gpu_kinds()
-    if watts is None:
-        return []
-    kinds = [stage.gpu_kind for stage in launch.plan.stages]
-    used: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for place in launch.plan.placement.ranks:
-        used[kinds[place.pipeline], place.node].add(place.gpu)
-    hosts: dict[tuple[str, tuple[int, ...]], list[str]] = defaultdict(list)
-    for (name, host), gpus in used.items():
-        hosts[name, tuple(sorted(gpus))].append(host)
-    everywhere = len(hosts) == 1
-    return [
-        f"Before, as root on {'every host' if everywhere else ', '.join(own)}: {cap_command(name, watts, gpus)}"
-        for (name, gpus), own in hosts.items()
-        if name not in known or known[name].power_watts > watts
-    ]
 
 
 def started(launch: Launch) -> Claims:

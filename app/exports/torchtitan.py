@@ -26,6 +26,7 @@ from app.exports.megatron import documents_unsaid, expert_order_lines
 from app.exports.offloading import refuse_layers, refuse_offload
 from app.exports.optimizer_states import refuse_optimizer, refuse_states
 from app.exports.options import Options
+from app.exports.power import cap_remarks
 from app.exports.readback.torchtitan import OFFLOAD, SCHEDULES, TORCHTITAN_SAYS, read_torchtitan, split_layers
 from app.exports.recomputation import refuse_modules
 from cluster_models.cluster.gpus import Precision
@@ -53,6 +54,7 @@ def render_torchtitan(launch: Launch, options: Options) -> Files:  # noqa: ARG00
         "# Ranks follow the order of the host list; start with the torchrun or slurm export.",
         f"# The plan recomputes activations: {launch.configuration.recomputation}.",
     ]
+    about += [f"# {remark}" for remark in cap_remarks(launch)]
     if not generation.startswith("torchtitan"):
         about.append(f"# Priced as {generation}: under torchtitan a step takes another time.")
     if launch.configuration.sharding is Sharding.OPTIMIZER:

@@ -273,7 +273,7 @@ def test_megatron_says_what_models_it_cannot_be_told(
         export("megatron").files(unlike(mixers=mixers, **parts))
 
 
-@pytest.mark.parametrize("name", ["torchrun", "slurm", "jobset"])
+@pytest.mark.parametrize("name", ["torchrun", "slurm", "jobset", "megatron", "nemo", "primus"])
 def test_power_caps_are_set_before_a_run(name: str) -> None:
     """One line for all hosts; none where no cap binds."""
     plan = small_plan()
