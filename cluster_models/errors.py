@@ -13,6 +13,12 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+_ENUM: Final = re.compile(r"<\w+\.\w+: ([^<>]+)>")
+"""An enumeration's member as Python shows it; users know its value."""
+
 
 class MeshwrightError(Exception):
     """Anything the product reports to its user in one sentence."""
@@ -37,7 +43,7 @@ class InvalidInput(MeshwrightError):
         return type(self), (self.field, self.value, self.problem, self.remedy)
 
     def _sentence(self) -> str:
-        shown = repr(self.value)
+        shown = _ENUM.sub(r"\1", repr(self.value))
         if len(shown) > 120:
             shown = shown[:117] + "..."
         got = "" if shown == "''" else f" (got {shown})"

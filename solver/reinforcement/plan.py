@@ -93,7 +93,7 @@ class _Work:
     batch: Batch
     floors: RolloutFloors
     started: float = field(default_factory=time.monotonic)
-    trainers: dict[tuple[Arrangement, int], Plan | None] = field(default_factory=dict)
+    trainers: dict[tuple[Arrangement, int], Plan | NoPlan] = field(default_factory=dict)
     best: _Found | None = None
     has_tried: bool = False
 
@@ -227,7 +227,9 @@ def _planned(work: _Work, split: Split) -> Split:
     if key not in work.trainers:
         work.trainers[key] = _trainer(work, split)
     training = work.trainers[key]
-    if training is None:
+    if isinstance(training, NoPlan):
+        if not training.is_proven:
+            return split
         return replace(split, training_bound_s=None, bound_s=None, end=SplitEnd.NO_TRAINING)
     hosts = set(training.placement.hosts)
     nodes = [node.name for node in problem.nodes if (node.name in hosts) == is_shared]
@@ -264,13 +266,12 @@ def _planned(work: _Work, split: Split) -> Split:
     return known
 
 
-def _trainer(work: _Work, split: Split) -> Plan | None:
+def _trainer(work: _Work, split: Split) -> Plan | NoPlan:
     problem, update = work.problem, None
     if split.arrangement is Arrangement.COLOCATED:
         update = update_beside(problem, problem.workload.rollout.engine.reserved_bytes)
     asked = training_problem(problem, split.training_nodes, update)
-    found = search.plan(asked, work.part_options(), is_cancelled=work.is_cancelled)
-    return None if isinstance(found, NoPlan) else found
+    return search.plan(asked, work.part_options(), is_cancelled=work.is_cancelled)
 
 
 def _concluded(work: _Work, splits: list[Split], stopped_by: StopReason) -> ReinforcementPlan | NoReinforcementPlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from cluster_models.errors import InvalidInput, SolverFailed
 from cluster_models.reinforcement.plan import NoReinforcementPlan, ReinforcementPlan, SplitEnd, StepParts
 from cluster_models.reinforcement.workload import Arrangement
+from cluster_models.remarks import remark
 from cluster_models.serving.engines import serving_engine
 from cluster_models.serving.plan import ServingPlan
 from cluster_models.serving.refusal import NoServingPlan
@@ -218,6 +220,17 @@ def test_what_is_not_planned_in_time_is_not_said_not_to_fit(monkeypatch: pytest.
     assert found.certificate.bound_s <= apart.bound_s
     with pytest.raises(SolverFailed, match="before any split was planned"):
         plan_reinforcement(problem(2, arrangements=(Arrangement.SEPARATE,)), QUICK)
+
+
+def test_trainers_that_were_not_found_in_time_are_not_said_not_to_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules that no placement was found to keep may be kept by another."""
+    made = plan_reinforcement(problem(2, arrangements=(Arrangement.SEPARATE,)), QUICK)
+    for code, ended in (("rules_search_ended", pytest.raises(SolverFailed)), ("nothing_fits", nullcontext())):
+        none = NoPlan((remark(code),), None, None, (), made.provenance)
+        monkeypatch.setattr(search, "plan", lambda *_, none=none, **__: none)
+        with ended:
+            found = plan_reinforcement(problem(2, arrangements=(Arrangement.SEPARATE,)), QUICK)
+            assert isinstance(found, NoReinforcementPlan)
 
 
 def test_a_search_that_is_called_off_or_late_ends(monkeypatch: pytest.MonkeyPatch) -> None:
