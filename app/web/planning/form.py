@@ -79,6 +79,7 @@ _ROUTING: Final = ("routing", "routing_text", "routing_weights", "keep_expert_or
 _PARTS: Final = {
     "more": (
         "method",
+        "roles",
         "adapters",
         "lengths",
         "optimizer",
