@@ -74,7 +74,7 @@ def draw_errors(rows: Sequence[RowError], path: Path) -> None:
 
 
 def _worst(report: Report) -> list[str]:
-    """What predictions miss, before all that they meet."""
+    """Table of the largest errors, before all that is predicted well."""
     off = [
         (f"{what} of {line.group}", str(line.rows), percent(line.mean_absolute), percent(line.bias))
         for what, scores, aim in (("steps", report.step_time, AIM_STEP), ("peaks", report.memory or [], AIM_MEMORY))

@@ -43,7 +43,7 @@ class Contradicted:
 
 
 def contradictions(runs: Sequence[MeasuredServing]) -> list[str]:
-    """What each run contradicts; empty where nothing."""
+    """A contradiction for each run; empty where there is none."""
     found = [PEAK if peak_share(run) > 1.0 else "" for run in runs]
     sweeps: dict[object, list[int]] = defaultdict(list)
     for number, run in enumerate(runs):

@@ -131,7 +131,7 @@ class Used:
 
 
 def used_of(runs: Sequence[Run]) -> Used:
-    """What the runs use, at the rates and batches that were measured."""
+    """Memory and compute in use by the runs, at the rates and batches that were measured."""
     arrays = arrays_of([run.case for run in runs if run.case is not None])
     rates, batches = (np.array([getattr(run, name) for run in runs]) for name in ("requests_per_s", "in_flight"))
     answers = answers_in_use(arrays.decode, arrays.traffic, rates, batches)

@@ -62,16 +62,7 @@ def work(message: dict[str, Any], out: IO[str]) -> dict[str, Any]:
 
 def solve(problem: PlanningProblem, options: SearchOptions, talk: Talk) -> dict[str, Any]:
     """The answer to a problem of training."""
-    answer = partial(_answer, problem, NoPlan, check_plan)
-    return answer(
-        plan(
-            problem,
-            options,
-            on_progress=talk.tell,
-            is_cancelled=talk.is_enough,
-            on_draft=partial(talk.draft, answer),
-        )
-    )
+    return _with_drafts(plan, problem, options, talk, partial(_answer, problem, NoPlan, check_plan))
 
 
 def _solve_serving(problem: ServingProblem, options: SearchOptions, talk: Talk) -> dict[str, Any]:
@@ -79,15 +70,7 @@ def _solve_serving(problem: ServingProblem, options: SearchOptions, talk: Talk) 
     from solver.serving.plan import plan_serving  # noqa: PLC0415 - likewise
 
     answer = partial(_answer, problem, NoServingPlan, check_serving_plan)
-    return answer(
-        plan_serving(
-            problem,
-            options,
-            on_progress=talk.tell,
-            is_cancelled=talk.is_enough,
-            on_draft=partial(talk.draft, answer),
-        )
-    )
+    return _with_drafts(plan_serving, problem, options, talk, answer)
 
 
 def _solve_fleet(message: dict[str, Any], options: SearchOptions, talk: Talk) -> dict[str, Any]:
@@ -110,6 +93,18 @@ def _solve_reinforcement(message: dict[str, Any], options: SearchOptions, talk: 
     problem = load(ReinforcementProblem, message | {"workload": message["reinforcement"]})
     found = plan_reinforcement(problem, options, on_progress=talk.tell, is_cancelled=talk.is_enough)
     return _answer(problem, NoReinforcementPlan, check_reinforcement, found)
+
+
+def _with_drafts(
+    search: Callable[..., object],
+    problem: object,
+    options: SearchOptions,
+    talk: Talk,
+    answer: Callable[[object], dict[str, Any]],
+) -> dict[str, Any]:
+    """The answer to a problem whose search tells its best plan so far."""
+    draft = partial(talk.draft, answer)
+    return answer(search(problem, options, on_progress=talk.tell, is_cancelled=talk.is_enough, on_draft=draft))
 
 
 def _answer(

@@ -139,7 +139,7 @@ def proof(plan: ReinforcementPlan) -> str:
 
 
 def estimated(plan: ReinforcementPlan) -> str:
-    """What measured steps say of the predicted one."""
+    """The range in which measured steps lay beside predicted ones, for this one."""
     parts = plan.parts
     return ESTIMATED.format(low=seconds(parts.low_s), high=seconds(parts.high_s), step=seconds(parts.step_s))
 

@@ -134,7 +134,7 @@ class OptimizerOffload(StrEnum):
 
 
 class ShardedExchange(StrEnum):
-    """What of sharded parameters travels quantised (DeepSpeed's ZeRO++, arXiv 2306.10209)."""
+    """Parts of the exchange of sharded parameters that travel quantised (DeepSpeed's ZeRO++, arXiv 2306.10209)."""
 
     PLAIN = "plain"
     WEIGHTS = "weights"

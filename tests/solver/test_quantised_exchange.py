@@ -53,7 +53,7 @@ def crossing(found: StepCosts) -> tuple[float, float]:
     [("weights", 0.5, 1.5), ("gradients", 1.0, 1.25), ("both", 0.5, 0.75)],
 )
 def test_bytes_between_nodes_are_those_of_the_paper(exchange: str, forward: float, backward: float) -> None:
-    """Of M for each gather and M for the scatter, INT8 leaves a half and INT4 a quarter (table 1)."""
+    """INT8 halves the M of each gather, INT4 quarters the M of the scatter (table 1)."""
     once = crossing(priced(ShardedExchange.PLAIN))
     assert once[1] == pytest.approx(2.0 * once[0])
     found = crossing(priced(ShardedExchange(exchange)))

@@ -89,7 +89,7 @@ def test_excesses_are_those_counted_and_none_where_all_limits_are_kept(seed: int
 @given(st.integers(0, 99))
 @settings(max_examples=8)
 def test_a_grid_keeps_the_limits_of_its_own_step(seed: int) -> None:
-    """Of routes, where the first rank's ring takes as long as supposed or longer; slower nodes count."""
+    """Routes keep them where the first rank's ring takes as long as supposed or longer; slower nodes count."""
     problem = steep(seed)
     slowdown = np.random.default_rng(seed).uniform(1.0, 1.2, 16)
     problem = replace(problem, arrays=problem.arrays._replace(slowdown=slowdown))

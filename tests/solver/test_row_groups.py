@@ -57,7 +57,7 @@ def test_candidates_cost_the_same_beside_others_with_more_virtual_stages(
 
 
 def test_one_group_has_all_virtual_sizes_of_a_pipeline() -> None:
-    """Of two nodes with four GPUs together: pipelines of 1, 2 and 4."""
+    """Rows on two nodes with four GPUs together: pipelines of 1, 2 and 4."""
     batch = price_candidates(asked := TIGHT["dense"], fabrics_of(asked)).batch
     (bundle,) = row_groups.bundles(batch)
     sizes = [(set(batch.pipeline[rows].tolist()), set(batch.virtual_pipeline[rows].tolist())) for rows in bundle]

@@ -214,7 +214,7 @@ def _worth(
 def _least_watts(
     unpriced: Unpriced, prefill: Workers, decode: Workers, ratio: tuple[int, int], rate: FloatArray
 ) -> FloatArray:
-    """What groups (A, B) of prefill (A,) and decode workers (B,) draw at ``rate`` (A, B) at least."""
+    """Least watts (A, B) drawn by groups of prefill (A,) and decode workers (B,) at ``rate`` (A, B)."""
     x, y = ratio
     law, has_experts = draw_law(), unpriced.served.architecture.experts is not None
     zone, one = unpriced.at, np.newaxis

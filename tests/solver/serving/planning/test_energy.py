@@ -41,7 +41,7 @@ def test_no_choice_of_replicas_and_shares_draws_less(size: int, caps: bool) -> N
     fits = gpus[:, np.newaxis] + gpus <= size
 
     def watts_at(share: float) -> FloatArray:
-        """Of each group alone, infinite where limits are missed."""
+        """Watts of each group alone, infinite where limits are missed."""
         rates = np.full(len(every), 3.0 * share)
         watts = drawn_watts_at(prices.cases, prices.groups, zones, every, rates)
         return np.where(open_at(load, prices.cases, every, rates).meets, watts, np.inf)
@@ -80,7 +80,7 @@ def test_replicas_are_filled_one_after_the_other(over: float) -> None:
 
 
 def test_bounds_of_split_groups_hold() -> None:
-    """What groups cost less than their price of the load is no less than their bound, priced as they are."""
+    """The cost of groups less their price of the load is no less than their bound, priced as they are."""
     load = served("qwen3-30b-a3b", **CHAT, requests_per_s=6.0)
     given = problem(nodes(1, gpus=4), load, objective="energy", modes=(ServingMode.SPLIT,))
     site = site_of(given.snapshot, given.goal)
